@@ -211,6 +211,7 @@ Status PositionOf(TrainerDriver* trainer, covey_position* position) {
                .published = found.published,
                .of_all = found.waited_for_all ? 1 : 0,
                .payload = static_cast<int32_t>(found.payload),
+               .catches_up = found.catches_up ? 1 : 0,
                .is_over = found.is_over ? 1 : 0};
   return Status::Ok();
 }

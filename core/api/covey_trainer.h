@@ -108,6 +108,7 @@ typedef struct covey_position {
   int64_t published; /* the version that its last contribution was for; not restored */
   int32_t of_all;    /* 1: which has waited for all members; not restored */
   int32_t payload;   /* covey_payload of the next step; not restored */
+  int32_t catches_up; /* 1: covey_trainer_begin_pass may give updates; not restored */
   int32_t is_over;   /* 1: the part with which it is to end (covey_trainer_config.end) has ended for
                     * this rank: the caller closes it, and goes on by other means. Until then
                     * steps go on as in that part. Not restored */

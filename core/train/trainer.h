@@ -154,6 +154,7 @@ class Trainer {
     int64_t published = 0;
     bool waited_for_all = false;
     Payload payload = Payload::kNone;  // of the next step
+    bool catches_up = false;           // OnPass may apply versions
     bool is_over = false;              // the last part has ended for this rank
   };
   Position position() const;

@@ -9,6 +9,7 @@ Trainer::Position Trainer::position() const {
   position.is_over = IsOver();
   if (!rounds_.has_value()) return position;
   position.begin = rounds_->reached();
+  position.catches_up = rounds_->CatchesUp();
   position.local = rounds_->local();
   position.is_anchored = rounds_->is_anchored();
   return position;

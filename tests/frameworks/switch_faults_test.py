@@ -24,8 +24,8 @@ class SwitchFaultsTest(SwitchTest):
             (2, 0, f"adpsgd:max_wait=300ms,warmup_steps={WARMUP}", "pairs"),
             (4, 2, f"swarm:max_wait=300ms,warmup_steps={WARMUP}", "pairs"),
             (4, 0, f"allreduce:max_wait=300ms,then=eager@{WARMUP}:admit=all", "gradients"),
-            (2, 1, f"allreduce:max_wait=300ms,then=local@{WARMUP}", "NoneType"),
-            (2, 0, f"eager:max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
+            (2, 1, f"allreduce:max_wait=300ms,then=local@{WARMUP}", ""),
+            (2, 0, f"eager:max_wait=300ms,then=allreduce@{WARMUP}", ""),
             (4, 2, f"eager:max_wait=300ms,then=local@{WARMUP}:max_wait=300ms", "models"),
         ):
             with self.subTest(method):

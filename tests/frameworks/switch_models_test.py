@@ -21,9 +21,9 @@ def setUpModule() -> None:
 class SwitchModelsTest(SwitchTest):
     def test_the_others_train_on_until_it_is_back(self) -> None:
         for size, stopped, method, by in (
-            (2, 1, f"wagma:max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
+            (2, 1, f"wagma:max_wait=300ms,then=allreduce@{WARMUP}", ""),
             (4, 0, f"wagma:max_wait=300ms,then=eager@{WARMUP}:admit=all", "gradients"),
-            (4, 3, f"local:H=3,max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
+            (4, 3, f"local:H=3,max_wait=300ms,then=allreduce@{WARMUP}", ""),
             (2, 0, f"eager:max_wait=300ms,then=adpsgd@{WARMUP}", "pairs"),
         ):
             with self.subTest(method):
@@ -31,7 +31,7 @@ class SwitchModelsTest(SwitchTest):
 
     def test_out_of_pairs_they_wait_and_are_told(self) -> None:
         method = "adpsgd:max_wait=300ms,then=allreduce@20"
-        self.check_switch(__file__, 2, 1, method, "NoneType", goes_on=False)
+        self.check_switch(__file__, 2, 1, method, "", goes_on=False)
 
 
 if __name__ == "__main__":

@@ -37,10 +37,6 @@ _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK 
 _KEEP_BYTES = 64
 
 
-class _Held(Exception):
-    """The script adds to gradients: nothing is applied before its step."""
-
-
 class CoreTrainer(TrainerHandle):
     """The exchanges of one optimizer in parts of its training."""
 
@@ -174,17 +170,24 @@ class CoreTrainer(TrainerHandle):
             self._is_left = self._has_taken
             raise
         self._is_open = self._has_taken = False
+        self._settle_pass()
         return self._loss
+
+    def _settle_pass(self) -> None:
+        """From now on nothing but a pass depends on the parameters."""
+        if self._versions is not None:
+            self._versions.ahead.settle()
 
     def _go_on(self) -> None:
         """With a step that was interrupted, or has waited in vain. Gradients are those of the next
         one already."""
-        gradients = [slot.parameter.grad for plan in self.plans for slot in plan.slots]
+        slots = [slot for plan in self.plans for slot in plan.slots]
+        # Not where they lie: that may be a version's memory, which is read elsewhere then.
+        gradients = [None if s.parameter.grad is None else s.parameter.grad.clone() for s in slots]
         hypers = () if self._versions is None else self._versions.hypers
         _native.trainer_submit(self._trainer, None, hypers)
         with contextlib.suppress(NotFinite):
             self._run()
-        slots = (slot for plan in self.plans for slot in plan.slots)
         for slot, gradient in zip(slots, gradients):
             slot.parameter.grad = gradient
         self._is_open = self._is_left = self._has_taken = False
@@ -214,6 +217,7 @@ class CoreTrainer(TrainerHandle):
         finally:
             say_dropped(known)
         self._is_due = False
+        self._settle_pass()
         if has_models:
             after = [place.numbers for place in self._places]
             progress.step_stats.distance = relative_distance(before, after)
@@ -222,16 +226,16 @@ class CoreTrainer(TrainerHandle):
 
     def catch_up(self) -> None:
         """Between two steps, before a pass: applies what others have made."""
-        versions = self._versions
+        versions, position = self._versions, self.position
         assert versions is not None
-        versions.begin_pass()
+        if position.catches_up and versions.begin_pass():
+            return  # The script adds to gradients: nothing is applied before its step.
         try:
             _native.trainer_begin_pass(self._trainer)
             self._run()
-        except _Held:
-            pass
         finally:
-            versions.end_pass()
+            if self.position.begin != position.begin:
+                versions.end_pass()
 
     def help(self) -> None:
         """While its thread waits for whatever else: a state for one that has fallen behind."""
@@ -314,8 +318,6 @@ class CoreTrainer(TrainerHandle):
             versions.open(self.spans(of_model=False))
             versions.collect()
         elif verb == _UPDATE:
-            if not versions.may_apply():
-                raise _Held
             version = self.position.version  # There may have been empty ones, or a snapshot.
             progress.turn(version)
             versions.apply(self.spans(of_model=False), hypers)
@@ -356,7 +358,6 @@ class CoreTrainer(TrainerHandle):
             progress.step_stats.arrived(key, needed, came)
         if self._versions is not None:
             progress.turn(position.version)
-            self._versions.ahead.settle()
         elif came and progress.plan.in_versions:
             progress.turn(position.begin + position.own_steps)
             progress.is_parted = bool(position.may_differ)

@@ -44,7 +44,8 @@ class Position(NamedTuple):
     published: int
     of_all: int
     payload: int
-    is_over: int = 0
+    catches_up: int
+    is_over: int
 
 
 class TrainerHandle:

@@ -50,8 +50,7 @@ class VersionGradients:
         self._scale: Optional[torch.Tensor] = None
         self.unfit = ""
         self._has_given = True  # A version, since the last step was published.
-        self._kept: Optional[List[Optional[torch.Tensor]]] = None  # Gradients before a pass,
-        self._has_applied = False  # and whether there was an update since.
+        self._kept: Optional[List[Optional[torch.Tensor]]] = None  # Gradients before a pass.
         self.ahead = Ahead(trainer, options["model"])
         self._spans = spans_of(plans, keep)
         self._parameters = [parameter for span in self._spans for parameter in span.parameters]
@@ -103,7 +102,7 @@ class VersionGradients:
         """An update with the version that lies there."""
         for span, address in zip(self._spans, addresses):
             span.give(address)
-        self._has_given = self._has_applied = True
+        self._has_given = True
         self._hypers.write(hypers)
         prepare(self._optimizer)
         update(self._optimizer)
@@ -129,23 +128,17 @@ class VersionGradients:
 
     # ---- Before a pass.
 
-    def begin_pass(self) -> None:
-        """What is applied until ``end_pass`` is between two steps."""
+    def begin_pass(self) -> bool:
+        """What is applied until ``end_pass`` is between two steps. Whether gradients hold something
+        that the script adds to: then nothing may be. Asked before anything is read: what lies where
+        an earlier version was may change then."""
         self._own = self._hypers.read()
         self._kept = [parameter.grad for parameter in self._parameters]
-        self._has_applied = False
-
-    def may_apply(self) -> bool:
-        """Whether there may be an update: before a pass not where the script adds to gradients."""
-        if self._kept is None or self._has_applied:
-            return True
-        return not any(gradient is not None and _holds(gradient) for gradient in self._kept)
+        return any(gradient is not None and _holds(gradient) for gradient in self._kept)
 
     def end_pass(self) -> None:
-        """It is over: gradients are those of the pass that begins, which has none yet."""
-        kept, self._kept = self._kept, None
-        if kept is None or not self._has_applied:
-            return
+        """Versions were read: gradients are those of the pass that begins, which has none yet."""
+        kept, self._kept = self._kept or (), None
         with torch.no_grad():
             for parameter, gradient in zip(self._parameters, kept):
                 parameter.grad = None if gradient is None else gradient.zero_()
