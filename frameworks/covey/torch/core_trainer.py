@@ -156,6 +156,11 @@ class CoreTrainer(TrainerHandle):
                     self._loss = closure()
             self._versions.ahead.pause()
             unfit, hypers = self._versions.begin()
+            if len(hypers) != self._num_hypers:
+                raise InvalidArgument(
+                    f"the parameter groups hold {len(hypers)} numbers that travel with gradients, "
+                    f"and {self._num_hypers} when training began: call rebuild_buckets() on all ranks"
+                )
         _native.trainer_submit(self._trainer, unfit, hypers)
         self._is_open = True
         try:

@@ -45,7 +45,7 @@ class VersionGradients:
         self._optimizer = optimizer
         self._densify = options["sparse_as_dense"]
         self._hypers = Hypers(optimizer)
-        self._own: Tuple[float, ...] = ()  # Hyper-parameters.
+        self._own: Optional[Tuple[float, ...]] = None  # Hyper-parameters, while others hold.
         self._state = State(optimizer, options["model"])
         self._scale: Optional[torch.Tensor] = None
         self.unfit = ""
@@ -75,11 +75,11 @@ class VersionGradients:
     def begin(self) -> Tuple[Optional[str], Tuple[float, ...]]:
         """A step begins: why its gradients are unfit, and its hyper-parameters."""
         self._scale, is_whole = take_scale(self._optimizer)
-        self._own, self._has_given = self._hypers.read(), True
+        self._has_given = True
         progress = self._optimizer._covey_progress
         progress.unfit = self._find_unfit() if is_whole and is_on() else ""
         self.unfit = progress.unfit if is_whole else _OVERFLOW
-        return self.unfit or None, self._own
+        return self.unfit or None, self.hypers
 
     def _find_unfit(self) -> str:
         slots = (slot for span in self._spans for slot in span.plan.slots)
@@ -103,6 +103,8 @@ class VersionGradients:
         for span, address in zip(self._spans, addresses):
             span.give(address)
         self._has_given = True
+        if self._own is None:
+            self._own = self.hypers
         self._hypers.write(hypers)
         prepare(self._optimizer)
         update(self._optimizer)
@@ -113,8 +115,9 @@ class VersionGradients:
             for span in self._spans:
                 span.leave()
         self._has_given = True
-        if self._own:
+        if self._own is not None:
             self._hypers.write(self._own)
+        self._own = None
 
     def pack(self) -> Any:
         """This rank's state for one that has fallen behind: tensors, addresses and lengths."""
@@ -132,7 +135,6 @@ class VersionGradients:
         """What is applied until ``end_pass`` is between two steps. Whether gradients hold something
         that the script adds to: then nothing may be. Asked before anything is read: what lies where
         an earlier version was may change then."""
-        self._own = self._hypers.read()
         self._kept = [parameter.grad for parameter in self._parameters]
         return any(gradient is not None and _holds(gradient) for gradient in self._kept)
 
