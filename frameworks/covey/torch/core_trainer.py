@@ -57,6 +57,7 @@ class CoreTrainer(TrainerHandle):
         self._counts: Mapping[str, Any] = {}
         self._came = 0.0  # To the last exchange.
         self._is_offered = False  # The model, in it.
+        self._loaded: Tuple[int, ...] = ()  # Where it was loaded from since.
         self._has_turned = False  # The next part has begun.
         self._is_open = False  # A step that has not come to its end,
         self._has_taken = False  # its gradients, which are in an update or published,
@@ -309,10 +310,10 @@ class CoreTrainer(TrainerHandle):
             self._loss = clipped_step(self._optimizer, self._closure)
             progress.turn(progress.version + 1)
         elif verb == _COLLECT_MODEL:
-            self._came, self._is_offered = time.monotonic(), True
+            self._came, self._is_offered, self._loaded = time.monotonic(), True, ()
             self._offer()
         elif verb == _LOAD_MODEL:
-            self._open()
+            self._loaded = self._open()
             for place in self._places:
                 place.load()
             progress.step_stats.exchanged()
@@ -337,13 +338,13 @@ class CoreTrainer(TrainerHandle):
 
     def _take_back(self) -> None:
         """What is on offer must not be trained on."""
-        if self._is_offered:
+        if self._is_offered and self.spans(of_model=True) != self._loaded:
             self._gather()
         self._is_offered = False
         if self._versions is None:
             return
         self._versions.end()
-        if self.position.payload == GRADIENTS:
+        if not self._places or self.position.payload == GRADIENTS:
             self._versions.open(self.spans(of_model=False))
         else:
             self._close_versions()
@@ -367,9 +368,11 @@ class CoreTrainer(TrainerHandle):
             progress.turn(position.begin + position.own_steps)
             progress.is_parted = bool(position.may_differ)
 
-    def _open(self) -> None:
-        for place, address in zip(self._places, self.spans(of_model=True)):
+    def _open(self) -> Tuple[int, ...]:
+        addresses = self.spans(of_model=True)
+        for place, address in zip(self._places, addresses):
             place.open(address)
+        return addresses
 
     @torch.no_grad()
     def _gather(self) -> None:
