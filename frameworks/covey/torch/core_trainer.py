@@ -160,7 +160,7 @@ class CoreTrainer(TrainerHandle):
             if len(hypers) != self._num_hypers:
                 raise InvalidArgument(
                     f"the parameter groups hold {len(hypers)} numbers that travel with gradients, "
-                    f"and {self._num_hypers} when training began: call rebuild_buckets() on all ranks"
+                    f"and {self._num_hypers} at first: call rebuild_buckets() on all ranks"
                 )
         _native.trainer_submit(self._trainer, unfit, hypers)
         self._is_open = True
