@@ -204,7 +204,7 @@ class Plan(NamedTuple):
 
     @property
     def in_versions(self) -> bool:
-        """Whether an adapter publishes, waits for versions and applies them by itself."""
+        """Whether it has versions of gradients or of models, by which steps are counted."""
         return self.in_rounds and not self.in_pairs and self.payload != DELTA
 
 

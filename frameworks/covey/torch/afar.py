@@ -1,4 +1,4 @@
-"""The gradients of one bucket in rounds, of parameters that lie on a device. Internal.
+"""The gradients of one dtype in rounds, of parameters that lie on a device. Internal.
 
 They are gathered side by side on the device when the step begins, and copied from there to where
 the core reads them; a version is copied back to the same place. Flags stay in the host. Nothing is

@@ -1,4 +1,4 @@
-"""The gradients of one bucket in rounds, which backward puts straight to where the core reads them.
+"""The gradients of one dtype in rounds, which backward puts straight to where the core reads them.
 Internal.
 
 A hook runs before a gradient is accumulated. Where the parameter has none yet, it copies the
