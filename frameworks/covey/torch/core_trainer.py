@@ -51,7 +51,7 @@ class CoreTrainer(TrainerHandle):
         super().__init__(plan_whole(named))
         self._optimizer = optimizer
         self._group = group
-        self._parts = parts
+        self._part = parts.begin
         self._closure: Optional[Callable[[], Any]] = None
         self._loss: Any = None
         self._counts: Mapping[str, Any] = {}
@@ -185,8 +185,10 @@ class CoreTrainer(TrainerHandle):
             self._versions.ahead.settle()
 
     def _go_on(self) -> None:
-        """With a step that was interrupted, or has waited in vain. Gradients are those of the next
-        one already."""
+        """With a step that was interrupted, or has waited in vain, if its gradients were taken:
+        there may be those of the next one already."""
+        if not (self._is_open and self._has_taken):
+            return
         slots = [slot for plan in self.plans for slot in plan.slots]
         # Not where they lie: that may be a version's memory, which is read elsewhere then.
         gradients = [None if s.parameter.grad is None else s.parameter.grad.clone() for s in slots]
@@ -209,8 +211,7 @@ class CoreTrainer(TrainerHandle):
             Aborted: with ``strict``, in rounds of models: the mean is of those that live.
         """
         progress, known = self._optimizer._covey_progress, dropped()
-        if self._is_open and self._has_taken:
-            self._go_on()
+        self._go_on()
         if self._versions is not None:
             self._versions.ahead.pause()
         else:
@@ -219,7 +220,7 @@ class CoreTrainer(TrainerHandle):
         before = [place.numbers.clone() for place in self._places if has_models]
         _native.trainer_finish(self._trainer, strict)
         try:
-            self._run()
+            self._run(is_step=False)
         finally:
             say_dropped(known)
         self._is_due = False
@@ -259,6 +260,7 @@ class CoreTrainer(TrainerHandle):
         is_first = self._group.rank() == 0
         flushed = Flushed(self._optimizer._covey_progress.named if is_first else ())
         try:
+            self._go_on()
             _native.trainer_finish(self._trainer, True)
             self._run()
         except CoveyError as error:
@@ -281,7 +283,7 @@ class CoreTrainer(TrainerHandle):
         has_turned, self._has_turned = self._has_turned, False
         return has_turned
 
-    def _run(self) -> None:
+    def _run(self, is_step: bool = True) -> None:
         """Does what the core asks for until the step, or ``finish``, is over."""
         try:
             while True:
@@ -300,7 +302,7 @@ class CoreTrainer(TrainerHandle):
                 self._take_back()
             raise
         self._take_back()
-        self._note()
+        self._note(is_step)
 
     def _do(
         self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int, own: int
@@ -348,19 +350,19 @@ class CoreTrainer(TrainerHandle):
             self._versions.open(self.spans(of_model=False))
         else:
             self._close_versions()
-            self._has_turned = True
+            self._has_turned, self._part = True, self._optimizer._covey_progress.plan.until
             self._gather()
 
-    def _note(self) -> None:
+    def _note(self, is_step: bool = True) -> None:
         """A step, or whatever has exchanged something, is over."""
         progress = self._optimizer._covey_progress
+        came, self._came = self._came, 0.0
         if progress.plan.in_pairs:
             return
-        came, self._came = self._came, 0.0
         position = self.position
-        if came:
+        if came and is_step:
             needed = self._group.size() if position.of_all else progress.plan.needed
-            key = ((self._parts.begin + 1) << 32) + position.published  # Apart from other parts.
+            key = ((self._part + 1) << 32) + position.published  # Apart from other parts.
             progress.step_stats.arrived(key, needed, came)
         if self._versions is not None:
             progress.turn(position.version)
