@@ -145,13 +145,12 @@ class CoreTrainer(TrainerHandle):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """A step: updates, and the exchanges for which it is time."""
         self._is_due = True
-        if self._versions is not None:
-            state.add_helper(self)
         if self._is_left:  # Its gradients were taken: those of this call are for another step.
             self._go_on()
         self._closure, self._loss = closure, None
         unfit, hypers = None, ()
         if self._versions is not None:
+            state.add_helper(self)
             if closure is not None:
                 with torch.enable_grad():
                     self._loss = closure()
@@ -212,12 +211,12 @@ class CoreTrainer(TrainerHandle):
         """
         progress, known = self._optimizer._covey_progress, dropped()
         self._go_on()
-        if self._versions is not None:
-            self._versions.ahead.pause()
+        ahead = self.ahead
+        if ahead is not None:
+            ahead.pause()
         else:
             self._gather()
-        has_models = self._versions is None
-        before = [place.numbers.clone() for place in self._places if has_models]
+        before = [place.numbers.clone() for place in self._places if ahead is None]
         _native.trainer_finish(self._trainer, strict)
         try:
             self._run(is_step=False)
@@ -225,7 +224,7 @@ class CoreTrainer(TrainerHandle):
             say_dropped(known)
         self._is_due = False
         self._settle_pass()
-        if has_models:
+        if ahead is None:
             after = [place.numbers for place in self._places]
             progress.step_stats.distance = relative_distance(before, after)
         if strict and progress.plan.payload == MODEL and progress.plan.in_versions:
