@@ -184,8 +184,7 @@ class CoreTrainer(TrainerHandle):
             self._versions.ahead.settle()
 
     def _go_on(self) -> None:
-        """With a step that was interrupted, or has waited in vain, if its gradients were taken:
-        there may be those of the next one already."""
+        """With a step that was left, if its gradients were taken: there may be new ones already."""
         if not (self._is_open and self._has_taken):
             return
         slots = [slot for plan in self.plans for slot in plan.slots]
