@@ -59,6 +59,9 @@ def environment(**extra: str) -> Dict[str, str]:
     env.pop("PYTHONUNBUFFERED", None)  # With it a line is written in parts, others' between them.
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     env.setdefault("HOME", tempfile.gettempdir())  # Bazel takes it away, and Open MPI 5 needs one.
+    # Tests that run at once may have the same process numbers, each in a namespace of its own: by
+    # these Open MPI names the memory of its ranks, which would be one in /dev/shm.
+    env["OMPI_MCA_btl_vader_backing_directory"] = tempfile.gettempdir()
     env.update(_shared)
     env.update(extra)
     return env
