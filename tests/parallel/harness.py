@@ -61,7 +61,7 @@ def environment(**extra: str) -> Dict[str, str]:
     env.setdefault("HOME", tempfile.gettempdir())  # Bazel takes it away, and Open MPI 5 needs one.
     # Tests that run at once may have the same process numbers, each in a namespace of its own: by
     # these Open MPI names the memory of its ranks, which would be one in /dev/shm.
-    env["OMPI_MCA_btl_vader_backing_directory"] = tempfile.gettempdir()
+    env["OMPI_MCA_btl_vader_backing_directory"] = env.get("TEST_TMPDIR", tempfile.gettempdir())
     env.update(_shared)
     env.update(extra)
     return env
