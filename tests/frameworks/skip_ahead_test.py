@@ -25,6 +25,7 @@ from whole_numbers import Trainer, gradient_of, sum_of, watch
 
 import covey
 import covey.torch as hvd
+from covey.torch.version_gradients import VersionGradients
 
 SKIP = "eager:admit=solo,grace=0s,progress=skip,log=64,L=64"
 
@@ -213,6 +214,36 @@ def compiled() -> Dict[int, str]:
     return pair.end()
 
 
+def left_before_its_gradient() -> float:
+    """Rank 1 has applied versions in its pass, and its step fails before its gradient is taken."""
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    sgd = torch.optim.SGD([parameter], lr=1.0)
+    optimizer: Any = hvd.DistributedOptimizer(sgd, op=hvd.Sum, method=SKIP)
+    for _ in range(3 if hvd.rank() == 0 else 0):
+        optimizer.zero_grad()
+        parameter.sum().backward()
+        optimizer.step()
+    covey.barrier()
+    if hvd.rank() == 1:
+        optimizer.zero_grad()
+        assert optimizer.version == 3, optimizer.version
+        (100 * parameter).sum().backward()
+        collect = VersionGradients.collect
+
+        def fail(_: Any) -> None:
+            raise KeyboardInterrupt
+
+        VersionGradients.collect = fail  # type: ignore[method-assign]
+        try:
+            optimizer.step()
+            raise AssertionError("it has not failed")
+        except KeyboardInterrupt:
+            VersionGradients.collect = collect  # type: ignore[method-assign]
+        optimizer.step()
+    optimizer.finish()
+    return float(parameter[0])
+
+
 def of_an_overdue_rank() -> Dict[int, str]:
     """In lockstep: once it knows that it is not waited for."""
     pair = Pair(method="eager:admit=all,max_wait=1s,log=64,L=64")
@@ -310,6 +341,9 @@ class SkipAheadTest(unittest.TestCase):
 
     def test_a_compiled_model(self) -> None:
         self.check(compiled)
+
+    def test_a_gradient_counts_once_if_its_step_is_done_again_after_such_a_pass(self) -> None:
+        self.assertEqual(pool(2).call(left_before_its_gradient), [-103.0] * 2)
 
     def test_who_is_overdue_takes_it_up_too(self) -> None:
         self.check(of_an_overdue_rank)

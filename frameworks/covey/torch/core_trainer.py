@@ -162,7 +162,7 @@ class CoreTrainer(TrainerHandle):
                     f"and {self._num_hypers} at first: call rebuild_buckets() on all ranks"
                 )
         _native.trainer_submit(self._trainer, unfit, hypers)
-        self._is_open = True
+        self._has_taken, self._is_open = self._has_taken and self._is_open, True
         try:
             self._run()
         except NotFinite:
