@@ -230,9 +230,10 @@ COVEY_API const char* covey_trainer_state(covey_runtime* runtime, covey_trainer 
  * the same step. `overdue`, by member: how often max_wait was over without it. `staleness`: the
  * contributions that counted 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, and more steps late. In pairs
  * `begun`: averages with a partner, and `met`: steps before which others had averaged with this
- * rank. `snapshots` of others that it has gone on from. Of the rounds of the next step: `made`, the
- * last version that any rank has made; `missing`, by member, for how many versions it had been
- * overdue in the last one applied; `copied`, 1: a version is copied before it is applied.
+ * rank. `snapshots` of others that it has gone on from. In the rounds that the next step belongs
+ * to: `made`, the last version that any rank has made; `missing`, by member, for how many versions
+ * it had been overdue in the last one applied; `copied`, 1: a version is copied before it is
+ * applied.
  * `memory_bytes` that it holds in this rank: gradients and model for the `exchange`,
  * contributions and results of `rounds`, models of `pairs`, the method's `arrays`, a `codec`'s.
  * "{}" for an unknown trainer, and during another call. The buffer rule of covey_stats. */

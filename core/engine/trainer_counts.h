@@ -38,8 +38,8 @@ struct TrainerCounts {
   std::vector<uint64_t> fresh;    // by member: versions with its contribution of the same step
   std::vector<uint64_t> overdue;  // by member: how often it has become overdue
   uint64_t snapshots = 0;         // states of others that this rank has gone on from
-  // Of the rounds of the next step, not added up: the last version made, by any rank, and, by
-  // member, for how many versions it had been overdue in the last one applied.
+  // These are not sums, but of the rounds that the next step belongs to: the last version that any
+  // rank has made; by member, for how many versions it had been overdue in the last one applied.
   uint64_t made = 0;
   std::vector<uint64_t> missing;
   bool is_copied = false;                      // a version is copied before it is applied

@@ -100,7 +100,7 @@ class TrainerDriver {
   Status BeginPass();
   Status Serve();
   // Copies the model of a member as others see it to where parameters lie, in a part of pairs, or
-  // of rounds of models, of any phase. Of pairs `seen` has no step.
+  // of rounds of models, of any phase. In pairs seen->step stays 0.
   Status Peek(int32_t member, std::span<void* const> parameters, RoundsPort::Seen* seen);
   // The next action, or the end. kTimeout without either: the deadline is over, and it goes on when
   // called again.

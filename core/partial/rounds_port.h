@@ -94,8 +94,8 @@ class RoundsPort {
   virtual Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) = 0;
   // See Rounds::Retract. Where members share no memory, kUnsupported.
   virtual Status Retract(const std::byte** content) = 0;
-  // That, if members share memory; and nobody waits for this rank from now on, which publishes
-  // nothing more.
+  // As Retract, if members share memory. This rank publishes nothing more, and no other waits for
+  // it.
   Status Depart(const std::byte** content);
   // Models. See Rounds::Merge.
   virtual Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) = 0;

@@ -63,7 +63,7 @@ class RoundPart {
   // `plan` is that of version `from`, where the part begins by the method, or the training has been
   // taken up in it; `until` where it ends (kForever: nowhere); `begin`: the step at which it does
   // begin; `origin`: where it begins by the method, if not there. `hands_over`: rounds of models
-  // follow at its end, whoever is overdue. REQUIRES: it is in rounds.
+  // follow, and no rank waits at its end. REQUIRES: it is in rounds.
   RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin, int64_t origin,
             bool hands_over = false);
 
@@ -102,7 +102,7 @@ class RoundPart {
   // Since the last publish all that counts has come to be in versions, or others have gone on.
   bool is_finishing() const { return is_finishing_; }
 
-  // Of a step whose gradients are there `now`.
+  // The stages of a step that begins `now`.
   std::vector<Stage> StepStages(Time now) const;
   std::vector<Stage> FinishStages() const;
   std::vector<Stage> GoOnStages() const;

@@ -35,7 +35,7 @@ enum class Stage : uint8_t {
   kLook,        // which versions have been made
   kDue,         // the version that is due in a moment, or until it is not any more
   kLeaveState,  // late ranks find the state given last also when this rank has left
-  kHandOver,    // gradients: what of this rank no version has is its own; nobody waits for it
+  kHandOver,    // gradients: what of this rank no version has is its own; no rank waits for it
   kRelease,     // rounds that were handed over are closed
   kLeave,       // these rounds are over for this rank
   // ---- Exchanges of pairs (core/gossip/gossip_port.h).

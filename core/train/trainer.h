@@ -148,8 +148,8 @@ class Trainer {
     int64_t begin = 0;         // of a trainer that goes on from here
     int64_t local = 0;         // deltas: steps since the last publish,
     bool is_anchored = false;  // and whether the replicated arrays are part of it
-    // Of rounds, by the driver: how long this rank's own step takes (0: it is not known), the
-    // version that its last contribution was for, and whether that has waited for all.
+    // The driver adds these in rounds: how long this rank's own step takes (0: not known), the
+    // version that its last contribution was for, and whether that version has waited for all.
     Time step_time = 0;
     int64_t published = 0;
     bool waited_for_all = false;

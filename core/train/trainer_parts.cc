@@ -56,10 +56,10 @@ void Trainer::LeaveRounds() {
 
 // With the last version before rounds of models.
 void Trainer::BeginHandOver() {
-  // train-T18: whoever is overdue.
+  // train-T18: no rank waits there, whichever others are overdue.
   if (!rounds_.has_value() || !rounds_->IsToHandOver() || handover_.has_begun) return;
   handover_.has_begun = true;
-  // train-T18: no rank waits there: what else was to be done in these rounds is not.
+  // train-T18: the stages of these rounds that are left are dropped: finish() does not meet here.
   stages_.resize(std::min(at_ + 1, stages_.size()));
   // train-T18: late ranks find the state.
   if (rounds_->is_needed()) Insert({Stage::kPack, Stage::kLeaveState});

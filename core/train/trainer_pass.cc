@@ -24,7 +24,7 @@ Trainer::Ready Trainer::OnPass(Time now) {
   return ready;
 }
 
-// train-T16: what it has not applied is applied in the step that comes, or in finish().
+// train-T16: the step that comes, or finish(), applies the versions that this pass has not.
 void Trainer::GiveUpPass() {
   if (!is_pass_ || (phase_ != Phase::kHalted && phase_ != Phase::kExchange)) return;
   phase_ = Phase::kIdle;

@@ -91,31 +91,29 @@ PyObject* TrainerFinish(PyObject* module, PyObject* args) {
   return NoneOrError(covey_trainer_finish(NULL, trainer, strict, &error), &error);
 }
 
-PyObject* TrainerSettle(PyObject* module, PyObject* args) {
-  (void)module;
+/* A call that takes nothing but the trainer. */
+static PyObject* Call(PyObject* args, const char* format,
+                      covey_code (*call)(covey_runtime*, covey_trainer, covey_error*)) {
   unsigned long long trainer;
-  if (!PyArg_ParseTuple(args, "K:trainer_settle", &trainer)) return NULL;
+  if (!PyArg_ParseTuple(args, format, &trainer)) return NULL;
   covey_error error;
   ClearError(&error);
-  return NoneOrError(covey_trainer_settle(NULL, trainer, &error), &error);
+  return NoneOrError(call(NULL, trainer, &error), &error);
+}
+
+PyObject* TrainerSettle(PyObject* module, PyObject* args) {
+  (void)module;
+  return Call(args, "K:trainer_settle", covey_trainer_settle);
 }
 
 PyObject* TrainerBeginPass(PyObject* module, PyObject* args) {
   (void)module;
-  unsigned long long trainer;
-  if (!PyArg_ParseTuple(args, "K:trainer_begin_pass", &trainer)) return NULL;
-  covey_error error;
-  ClearError(&error);
-  return NoneOrError(covey_trainer_begin_pass(NULL, trainer, &error), &error);
+  return Call(args, "K:trainer_begin_pass", covey_trainer_begin_pass);
 }
 
 PyObject* TrainerServe(PyObject* module, PyObject* args) {
   (void)module;
-  unsigned long long trainer;
-  if (!PyArg_ParseTuple(args, "K:trainer_serve", &trainer)) return NULL;
-  covey_error error;
-  ClearError(&error);
-  return NoneOrError(covey_trainer_serve(NULL, trainer, &error), &error);
+  return Call(args, "K:trainer_serve", covey_trainer_serve);
 }
 
 PyObject* TrainerPeek(PyObject* module, PyObject* args) {
@@ -265,7 +263,7 @@ PyObject* TrainerRestore(PyObject* module, PyObject* args) {
   if (!PyArg_ParseTuple(args, "KO!:trainer_restore", &trainer, &PyTuple_Type, &tuple)) return NULL;
   long long version, step, begin, local, step_ns = 0;
   int may_differ, has_state;
-  /* What follows is not restored. Positions of older checkpoints end with has_state. */
+  /* Restored is up to step_ns. Positions of older checkpoints end with has_state. */
   PyObject* first = PyTuple_GetSlice(tuple, 0, 7);
   if (first == NULL) return NULL;
   const int is_whole = PyArg_ParseTuple(first, "LLiLLi|L:trainer_restore", &version, &step,

@@ -1,4 +1,4 @@
-"""What the core's trainer of an optimizer says of itself, for tests."""
+"""Statistics of an optimizer's trainer, for tests."""
 
 from __future__ import annotations
 

@@ -337,7 +337,7 @@ class CoreTrainer(TrainerHandle):
             versions.unpack(image, length)
 
     def _take_back(self) -> None:
-        """What is on offer must not be trained on."""
+        """No memory that the core reads is trained on."""
         if self._is_offered and self.spans(of_model=True) != self._loaded:
             self._gather()
         self._is_offered = False

@@ -132,9 +132,9 @@ class VersionGradients:
     # ---- Before a pass.
 
     def begin_pass(self) -> bool:
-        """What is applied until ``end_pass`` is between two steps. Whether gradients hold something
-        that the script adds to: then nothing may be. Asked before anything is read: what lies where
-        an earlier version was may change then."""
+        """Versions may be applied from here to ``end_pass``. Returns whether they must not be: the
+        script adds to gradients that are not zero. That is looked at before a version is read, for
+        gradients may lie in the memory of an earlier one, which changes with that."""
         self._kept = [parameter.grad for parameter in self._parameters]
         return any(gradient is not None and _holds(gradient) for gradient in self._kept)
 

@@ -189,7 +189,7 @@ void TrainerSimulation::CheckEnd() {
            std::to_string(-players_[0].model.sum[i]));
 }
 
-// What was published for rounds of gradients is in their versions, or in its rank's own model.
+// Each gradient of the rounds before a hand-over is in a version, or in its rank's own model.
 void TrainerSimulation::CheckHandOver() {
   const auto last = models_.find(handed_with_);
   if (handed_with_ < 0 || last == models_.end()) return;

@@ -117,7 +117,7 @@ TEST(RoundPartTest, ProgressThatWasKeptIsOfferedAgainButNotInFinish) {
   StageResult kept = MergedWith(5, true);
   kept.is_kept = true;
   EXPECT_EQ(part.Follow(Stage::kMerge, Status::Ok(), kept), Stages{});
-  // What is offered lies where nothing is loaded from any more.
+  // The offer comes after LOAD: it gives away the memory that LOAD reads.
   EXPECT_EQ(part.OnDone(Stage::kLoadModel), Stages{Stage::kOfferAgain});
   EXPECT_EQ(part.OnDone(Stage::kLoadModel), Stages{});
   part.Follow(Stage::kFlush, Status::Ok(), kept);
