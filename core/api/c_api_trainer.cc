@@ -6,6 +6,7 @@
 #include "core/api/c_api.h"
 #include "core/api/c_api_methods.h"
 #include "core/api/c_api_offers.h"
+#include "core/api/c_api_submit.h"
 #include "core/api/covey_trainer.h"
 #include "core/api/runtime_handle.h"
 #include "core/api/session.h"
@@ -17,15 +18,6 @@ namespace {
 
 constexpr const char kKind[] = "trainer";
 constexpr int32_t kMostHypers = 4096;
-
-TrainerDriver* FindTrainer(const Use& use, covey_trainer number) {
-  return use.get() == nullptr ? nullptr : use->trainers().Find(number);
-}
-
-Status NoSuchTrainer(const Use& use) {
-  if (use.get() == nullptr) return use.status();
-  return Status::InvalidArgument("there is no such trainer: it was closed, or never opened");
-}
 
 covey_verb VerbOf(Stage stage) {
   switch (stage) {
@@ -55,6 +47,8 @@ Status CheckConfig(const covey_trainer_config& config) {
   if (config.name == nullptr || config.name[0] == '\0') return wrong("it needs a name");
   if (config.op != COVEY_SUM && config.op != COVEY_AVERAGE)
     return wrong("op is COVEY_SUM or COVEY_AVERAGE");
+  if (config.reduces != 0 && config.prepares == 0)
+    return wrong("a caller that reduces gradients also prepares them");
   if (config.begin < 0 || config.end < 0) return wrong("begin or end is negative");
   if (config.num_hypers < 0 || config.num_hypers > kMostHypers)
     return wrong("num_hypers is " + std::to_string(config.num_hypers) + ", which is not 0 to " +
@@ -116,9 +110,11 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .has_state = config->num_state != 0,
           .keeps_gradients = config->keeps_gradients != 0,
           .prepares = config->prepares != 0,
+          .reduces = config->reduces != 0,
           .kernels = &BestKernels(),
-          .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); }},
-      std::move(layout), memory, &use->queue(), &use->engine());
+          .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); },
+          .order = [session = use.get()](Operation* it) { return OrderAfterStreams(session, it); }},
+      std::move(layout), std::move(memory), &use->queue(), &use->engine());
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
   if (const Status status = OpenParts(use, runtime, *config, driver.get()); !status.ok()) {
@@ -126,14 +122,6 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
     return status;
   }
   *number = use->trainers().Keep(std::move(driver), MonotonicNow());
-  return Status::Ok();
-}
-
-Status FillSpans(const TrainerDriver& trainer, std::byte* base, void** spans) {
-  if (spans == nullptr) return Status::InvalidArgument("trainer: spans is NULL");
-  const std::vector<size_t>& offsets = trainer.layout().offsets_bytes();
-  for (size_t i = 0; i < offsets.size(); ++i)
-    spans[i] = base == nullptr ? nullptr : base + offsets[i];
   return Status::Ok();
 }
 
@@ -152,6 +140,7 @@ Status NextOf(TrainerDriver* trainer, int64_t timeout_ns, covey_action* action) 
   action->image = due.image.data();
   action->length_bytes = static_cast<int64_t>(due.image.size());
   action->own = due.action->is_own ? 1 : 0;
+  action->scale = due.action->scale;
   return status;
 }
 
@@ -229,35 +218,17 @@ Status RestoreTo(TrainerDriver* trainer, const covey_position* position) {
                            .step_time = position->step_ns});
 }
 
-Status PeekOf(TrainerDriver* trainer, int32_t rank, void* const* spans, covey_seen* seen) {
-  const size_t count = trainer->layout().offsets_bytes().size();
-  if (seen == nullptr || seen->struct_size != sizeof(*seen))
-    return Status::InvalidArgument("seen is NULL, or struct_size is not that of covey_seen");
-  if (spans == nullptr || std::any_of(spans, spans + count, [](const void* at) { return !at; }))
-    return Status::InvalidArgument("trainer: spans is NULL, or one of the spans is");
-  const std::vector<Rank>& members = trainer->group().members;
-  const auto found = std::find(members.begin(), members.end(), Rank{rank});
-  if (found == members.end())
-    return Status::InvalidArgument("trainer: rank " + std::to_string(rank) +
-                                   " is no member of its group");
-  RoundsPort::Seen model;
-  RETURN_IF_ERROR(
-      trainer->Peek(static_cast<int32_t>(found - members.begin()), {spans, count}, &model));
-  seen->whole = model.whole ? 1 : 0;
-  seen->superseded = model.superseded ? 1 : 0;
-  seen->step = static_cast<int64_t>(model.step);
-  return Status::Ok();
-}
-
-// `call` with the trainer of this number.
-template <typename Call>
-covey_code With(covey_runtime* runtime, covey_trainer number, covey_error* error, Call call) {
-  const Use use(OrDefault(runtime));
-  TrainerDriver* trainer = FindTrainer(use, number);
-  return Report(trainer == nullptr ? NoSuchTrainer(use) : call(trainer), error);
-}
-
 }  // namespace
+
+TrainerDriver* FindTrainer(const Use& use, covey_trainer number) {
+  return use.get() == nullptr ? nullptr : use->trainers().Find(number);
+}
+
+Status NoSuchTrainer(const Use& use) {
+  if (use.get() == nullptr) return use.status();
+  return Status::InvalidArgument("there is no such trainer: it was closed, or never opened");
+}
+
 }  // namespace covey
 
 using covey::OrDefault;
@@ -274,71 +245,53 @@ covey_code covey_trainer_open(covey_runtime* runtime, const covey_trainer_config
   return Report(covey::Open(use, runtime, config, trainer), error);
 }
 
-covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer, void** spans,
-                                   covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
-    std::byte* base = nullptr;
-    const Status status = it->GetGradients(&base);
-    return status.ok() ? covey::FillSpans(*it, base, spans) : status;
-  });
-}
-
-covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer, void** spans,
-                               covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
-    std::byte* base = nullptr;
-    const Status status = it->GetModel(&base);
-    return status.ok() ? covey::FillSpans(*it, base, spans) : status;
-  });
-}
-
 covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer trainer,
                                 const covey_step* step, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::SubmitTo(it, step); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::SubmitTo(it, step);
+  });
 }
 
 covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer, int32_t strict,
                                 covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return it->Finish(strict != 0); });
+  return covey::WithTrainer(runtime, trainer, error,
+                            [&](const Use&, TrainerDriver* it) { return it->Finish(strict != 0); });
 }
 
 covey_code covey_trainer_settle(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->Settle(); });
-}
-
-covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
-                              void* const* spans, covey_seen* seen, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::PeekOf(it, rank, spans, seen); });
+  return covey::WithTrainer(runtime, trainer, error,
+                            [&](const Use&, TrainerDriver* it) { return it->Settle(); });
 }
 
 covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,
                                     covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->BeginPass(); });
+  return covey::WithTrainer(runtime, trainer, error,
+                            [&](const Use&, TrainerDriver* it) { return it->BeginPass(); });
 }
 
 covey_code covey_trainer_serve(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->Serve(); });
+  return covey::WithTrainer(runtime, trainer, error,
+                            [&](const Use&, TrainerDriver* it) { return it->Serve(); });
 }
 
 covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer trainer, int64_t timeout_ns,
                               covey_action* action, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::NextOf(it, timeout_ns, action); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::NextOf(it, timeout_ns, action);
+  });
 }
 
 covey_code covey_trainer_ack(covey_runtime* runtime, covey_trainer trainer, uint64_t number,
                              int32_t done, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return it->Acknowledge(number, done != 0); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return it->Acknowledge(number, done != 0);
+  });
 }
 
 covey_code covey_trainer_give(covey_runtime* runtime, covey_trainer trainer,
                               const void* const* parts, const int64_t* lengths, int32_t num_parts,
                               covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
     return covey::GiveTo(it, parts, lengths, num_parts);
   });
 }
@@ -346,21 +299,23 @@ covey_code covey_trainer_give(covey_runtime* runtime, covey_trainer trainer,
 covey_code covey_trainer_list(covey_runtime* runtime, covey_trainer trainer, void* const* spans,
                               const covey_dtype* dtypes, const int64_t* counts, int32_t num_spans,
                               covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
     return covey::ListTo(it, spans, {num_spans, dtypes, counts});
   });
 }
 
 covey_code covey_trainer_position(covey_runtime* runtime, covey_trainer trainer,
                                   covey_position* position, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::PositionOf(it, position); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::PositionOf(it, position);
+  });
 }
 
 covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
                                  const covey_position* position, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::RestoreTo(it, position); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::RestoreTo(it, position);
+  });
 }
 
 const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, int32_t i,

@@ -60,6 +60,10 @@ typedef struct covey_trainer_config {
                             * caller has them: without COVEY_COLLECT_GRADIENTS. Not agreed */
   int32_t prepares;        /* 1: the caller looks for NaN, and clips gradients to the method's
                             * clip_norm. Not agreed */
+  int32_t reduces;         /* 1, with prepares: where the method has all members wait for the
+                            * gradients of all, the caller exchanges them by itself, in
+                            * COVEY_UPDATE, which is all of such a step. If it fails the step has
+                            * changed nothing */
 } covey_trainer_config;
 
 /* The input of a step, beside the gradients. */
@@ -92,6 +96,8 @@ typedef struct covey_action {
   const void* image;    /* COVEY_UNPACK: the parts that were given, one after the other, */
   int64_t length_bytes; /* so long in all */
   int32_t own;          /* COVEY_UPDATE: 1: with this rank's own gradients of the step */
+  double scale;         /* COVEY_LOAD_MODEL of a model at covey_trainer_place: to be multiplied by
+                         * this: its mean is over all members, some of which have joined */
 } covey_action;
 
 /* Where a training is, for a checkpoint. */
@@ -139,6 +145,15 @@ COVEY_API covey_code covey_trainer_gradients(covey_runtime* runtime, covey_train
 /* The same for parameter i of the model, within COVEY_COLLECT_MODEL and COVEY_LOAD_MODEL. */
 COVEY_API covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer,
                                          void** spans, covey_error* error);
+
+/* Within COVEY_COLLECT_MODEL, for a model on a device: parameter i lies at tensors[i], of its dtype,
+ * contiguous, of the shape [count], and is exchanged there, in place, up to COVEY_LOAD_MODEL,
+ * ordered on the streams of the tensors. Parameters beside it in memory of the host are listed too.
+ * No codec encodes them. To be called within each COVEY_COLLECT_MODEL.
+ * COVEY_UNSUPPORTED in rounds and pairs: they exchange models at covey_trainer_model. */
+COVEY_API covey_code covey_trainer_place(covey_runtime* runtime, covey_trainer trainer,
+                                         const covey_tensor* tensors, int32_t num_tensors,
+                                         covey_error* error);
 
 /* This rank has gradients for the next step. `step` may be NULL if there are no hyper-parameters.
  * With step->unfit the step ends with COVEY_NOT_FINITE and this text: in rounds on this rank, after

@@ -49,10 +49,12 @@ Status TrainerOperations::Begin(const Trainer::Exchange& exchange, std::byte* nu
   is_to_begin_state_ = stage == Stage::kAverageState;
   const auto arrays = static_cast<int64_t>(state_.size());
   if (is_to_begin_state_) return Agree(arrays, -arrays, "state");
-  codec_ = CodecOf(exchange.step, UseOf(stage));
+  const bool is_placed = stage != Stage::kReduce && !placed_.empty();
+  codec_ = is_placed ? nullptr : CodecOf(exchange.step, UseOf(stage));
   if (codec_ != nullptr) codec_->Begin(numbers, exchange.is_whole);
   const std::vector<TrainerLayout::Piece>& pieces = options_.layout->pieces();
-  for (size_t i = 0; i < pieces.size(); ++i) {
+  const std::vector<Tensor> tensors = is_placed ? placed_ : TensorsAt(numbers);
+  for (size_t i = 0; i < tensors.size(); ++i) {
     const bool mixes = stage == Stage::kMix;
     Operation* operation = New(mixes ? Kind::kNeighborAllreduce : Kind::kAllreduce);
     operation->average = stage == Stage::kAverage || (stage == Stage::kReduce && options_.average);
@@ -63,11 +65,44 @@ Status TrainerOperations::Begin(const Trainer::Exchange& exchange, std::byte* nu
       operation->form = codec_->chosen().form;
       operation->draw = DrawOf(exchange.step, i);
     }
-    std::byte* at =
-        codec_ != nullptr ? codec_->PlaceOf(pieces[i]) : numbers + pieces[i].offset_bytes;
-    RETURN_IF_ERROR(Add(operation, pieces[i], at, WordOf(stage) + std::to_string(i)));
+    RETURN_IF_ERROR(Add(operation, tensors[i], WordOf(stage) + std::to_string(i)));
   }
-  return Status::Ok();
+  averaged_ = tensors;
+  return stage == Stage::kAverage ? CountPresent() : Status::Ok();
+}
+
+// What travels of gradients or the model at `numbers`, by pieces.
+std::vector<Tensor> TrainerOperations::TensorsAt(std::byte* numbers) const {
+  std::vector<Tensor> tensors;
+  for (const TrainerLayout::Piece& piece : options_.layout->pieces())
+    tensors.push_back(
+        {.dtype = piece.dtype,
+         .shape = {.ndim = 1, .dims = {piece.count}},
+         .data = codec_ != nullptr ? codec_->PlaceOf(piece) : numbers + piece.offset_bytes});
+  return tensors;
+}
+
+// Ranks join the world alone.
+Status TrainerOperations::CountPresent() {
+  present_ = 1;
+  if (options_.group->key != 0) return Status::Ok();
+  const TrainerLayout::Piece one{.dtype = DType::kF64, .count = 1, .offset_bytes = 0};
+  return AddPiece(New(Kind::kAllreduce), one, reinterpret_cast<std::byte*>(&present_), "present");
+}
+
+// The mean becomes that of the members that have taken part.
+void TrainerOperations::ScaleForJoined(bool is_ok, StageResult* result) {
+  const double size = options_.group->size();
+  const std::vector<Tensor> tensors = std::exchange(averaged_, {});
+  if (!is_ok || stage_ != Stage::kAverage || options_.group->key != 0 || present_ >= size) return;
+  result->scale = size / present_;
+  for (const Tensor& tensor : tensors) {
+    if (!placed_.empty()) break;  // the adapter's
+    const std::byte* from = tensor.data;
+    options_.kernels->reduce({.dtype = tensor.dtype, .op = Op::kSum, .prescale = result->scale},
+                             {&from, 1}, {&tensor.data, 1},
+                             static_cast<size_t>(tensor.shape.Elems()), Stores::kCached);
+  }
 }
 
 Status TrainerOperations::Agree(int64_t first, int64_t second, const std::string& word) {
@@ -76,7 +111,7 @@ Status TrainerOperations::Agree(int64_t first, int64_t second, const std::string
   Operation* operation = New(Kind::kAllreduce);
   operation->op = Op::kMax;
   const TrainerLayout::Piece pair{.dtype = DType::kI64, .count = 2, .offset_bytes = 0};
-  return Add(operation, pair, reinterpret_cast<std::byte*>(agreed_), word);
+  return AddPiece(operation, pair, reinterpret_cast<std::byte*>(agreed_), word);
 }
 
 Status TrainerOperations::BeginState() {
@@ -91,7 +126,7 @@ Status TrainerOperations::BeginState() {
     operation->op = IsFloating(span.dtype) ? Op::kSum : Op::kMax;
     operation->average = IsFloating(span.dtype);
     const TrainerLayout::Piece piece{.dtype = span.dtype, .count = span.count, .offset_bytes = 0};
-    RETURN_IF_ERROR(Add(operation, piece, span.data, "state." + std::to_string(i)));
+    RETURN_IF_ERROR(AddPiece(operation, piece, span.data, "state." + std::to_string(i)));
   }
   return Status::Ok();
 }
@@ -112,12 +147,21 @@ Operation* TrainerOperations::New(Kind kind) const {
 }
 
 // In place.
-Status TrainerOperations::Add(Operation* operation, const TrainerLayout::Piece& piece,
-                              std::byte* at, const std::string& word) {
+Status TrainerOperations::AddPiece(Operation* operation, const TrainerLayout::Piece& piece,
+                                   std::byte* at, const std::string& word) {
+  return Add(operation,
+             {.dtype = piece.dtype, .shape = {.ndim = 1, .dims = {piece.count}}, .data = at}, word);
+}
+
+Status TrainerOperations::Add(Operation* operation, const Tensor& tensor, const std::string& word) {
   operation->group = options_.group;
   operation->name = options_.name + "." + word;
-  operation->inputs.push_back(
-      {.dtype = piece.dtype, .shape = {.ndim = 1, .dims = {piece.count}}, .data = at});
+  operation->inputs.push_back(tensor);
+  if (tensor.device != DeviceType::kCpu) {
+    const Status ordered = options_.order(operation);
+    if (!ordered.ok()) options_.queue->Discard(operation);
+    RETURN_IF_ERROR(ordered);
+  }
   operation->outputs = operation->inputs;
   uint64_t handle = 0;
   RETURN_IF_ERROR(options_.queue->Submit(operation, &handle));
@@ -145,6 +189,7 @@ bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result
     if (!AwaitAll(deadline, status)) return false;
   }
   if (stage_ == Stage::kAverageState) state_.clear();
+  ScaleForJoined(status->ok(), result);
   if (codec_ != nullptr) std::exchange(codec_, nullptr)->End(status->ok());
   result->may_differ = agreed_[0] != 0;
   result->step = agreed_[1];

@@ -45,6 +45,8 @@ class TrainerOperations {
     Engine* engine = nullptr;
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;
+    // Orders an operation after the present work of its tensors' streams.
+    std::function<Status(Operation*)> order;
   };
 
   explicit TrainerOperations(Options options) : options_(std::move(options)) {}
@@ -55,6 +57,9 @@ class TrainerOperations {
   // until Await says that it is over. `fitness`: why this rank's must not be mixed with others'.
   // REQUIRES: none is under way.
   Status Begin(const Trainer::Exchange& exchange, std::byte* numbers, const Status& fitness);
+  // The model of the exchanges that follow lies there, on a device: a tensor for each parameter, in
+  // their order. Empty: where Begin says. Codecs do not encode it.
+  void Place(std::vector<Tensor> model) { placed_ = std::move(model); }
   // The arrays of kAverageState, which stay where they are until that is over. Floating-point
   // numbers become their mean, others their maximum.
   void ListState(std::vector<StateSpan> state) { state_ = std::move(state); }
@@ -70,8 +75,12 @@ class TrainerOperations {
 
  private:
   Operation* New(Kind kind) const;
-  Status Add(Operation* operation, const TrainerLayout::Piece& piece, std::byte* at,
-             const std::string& word);
+  Status Add(Operation* operation, const Tensor& tensor, const std::string& word);
+  Status AddPiece(Operation* operation, const TrainerLayout::Piece& piece, std::byte* at,
+                  const std::string& word);
+  Status CountPresent();
+  void ScaleForJoined(bool is_ok, StageResult* result);
+  std::vector<Tensor> TensorsAt(std::byte* numbers) const;
   Status Agree(int64_t first, int64_t second, const std::string& word);
   Status BeginState();
   bool AwaitAll(Time deadline, Status* status);
@@ -88,6 +97,11 @@ class TrainerOperations {
   // By the version at which their method begins, and by what they encode.
   std::map<std::pair<int64_t, CodecUse>, std::unique_ptr<TrainerCodec>> codecs_;
   TrainerCodec* codec_ = nullptr;  // of the exchange under way; null: none
+  std::vector<Tensor> placed_;
+  // Of a model's average under way: what travels, and how many members take part: others have
+  // joined, and contribute zeros.
+  std::vector<Tensor> averaged_;
+  double present_ = 0;
 };
 
 }  // namespace covey
