@@ -201,7 +201,11 @@ Status PositionOf(TrainerDriver* trainer, covey_position* position) {
                .of_all = found.waited_for_all ? 1 : 0,
                .payload = static_cast<int32_t>(found.payload),
                .catches_up = found.catches_up ? 1 : 0,
-               .is_over = found.is_over ? 1 : 0};
+               .is_over = found.is_over ? 1 : 0,
+               .planned = found.planned,
+               .is_open = found.in_step     ? 1
+                          : found.in_finish ? 2
+                                            : 0};
   return Status::Ok();
 }
 

@@ -118,6 +118,10 @@ typedef struct covey_position {
   int32_t is_over; /* 1: the part with which it is to end (covey_trainer_config.end) has ended for
                     * this rank: the caller closes it, and goes on by other means. Until then
                     * steps go on as in that part. Not restored */
+  int64_t planned; /* the version whose plan (covey_method_plan) the next step goes by: in rounds
+                    * that with which they have begun. Not restored */
+  int32_t is_open; /* 1: a step has not come to its end, 2: a finish: the next call of it goes on.
+                    * Not restored */
 } covey_position;
 
 /* A model of another rank. */

@@ -31,6 +31,7 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memor
                    .group = options_.group,
                    .method = &options_.method,
                    .average = options_.average,
+                   .reduces = options_.reduces,
                    .layout = &layout_,
                    .kernels = options_.kernels,
                    .queue = queue,

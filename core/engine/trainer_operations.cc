@@ -239,8 +239,10 @@ size_t TrainerOperations::CodecBytes() const {
 
 std::vector<TrainerCodec*> TrainerOperations::CodecsOf(int64_t step) {
   std::vector<TrainerCodec*> found;
-  for (const CodecUse use : {CodecUse::kGradients, CodecUse::kModels})
-    if (TrainerCodec* codec = CodecOf(step, use)) found.push_back(codec);
+  for (const CodecUse use : {CodecUse::kGradients, CodecUse::kModels}) {
+    const bool is_used = use == CodecUse::kModels || !options_.reduces;
+    if (TrainerCodec* codec = is_used ? CodecOf(step, use) : nullptr) found.push_back(codec);
+  }
   return found;
 }
 

@@ -38,7 +38,8 @@ class TrainerOperations {
     std::string name;  // that of each operation begins so
     const Group* group = nullptr;
     const MethodChoice* method = nullptr;
-    bool average = true;  // gradients; else their sum
+    bool average = true;   // gradients; else their sum
+    bool reduces = false;  // the adapter exchanges gradients that all wait for
     const TrainerLayout* layout = nullptr;
     const Kernels* kernels = nullptr;
     TensorQueue* queue = nullptr;

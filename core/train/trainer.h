@@ -157,9 +157,11 @@ class Trainer {
     Time step_time = 0;
     int64_t published = 0;
     bool waited_for_all = false;
-    Payload payload = Payload::kNone;  // of the next step
-    bool catches_up = false;           // OnPass may apply versions
-    bool is_over = false;              // the last part has ended for this rank
+    Payload payload = Payload::kNone;         // of the next step
+    bool catches_up = false;                  // OnPass may apply versions
+    bool is_over = false;                     // the last part has ended for this rank
+    int64_t planned = 0;                      // the version whose plan the next step goes by
+    bool in_step = false, in_finish = false;  // which has not come to its end
   };
   Position position() const;
   // kInvalidArgument: rounds of gradients have begun at another version.

@@ -287,7 +287,7 @@ static PyMethodDef methods[] = {
     {"trainer_ack", TrainerAck, METH_VARARGS, "trainer_ack(trainer, number, done)"},
     {"trainer_position", TrainerPosition, METH_VARARGS,
      "trainer_position(trainer) -> (version, step, may differ, begin, local, has state, step ns, "
-     "published, of all, payload, catches up, is over)"},
+     "published, of all, payload, catches up, is over, planned, is open)"},
     {"trainer_restore", TrainerRestore, METH_VARARGS, "trainer_restore(trainer, position)"},
     {"trainer_state", TrainerState, METH_VARARGS,
      "trainer_state(trainer) -> [(name, address, bytes)] of what the method replicates"},

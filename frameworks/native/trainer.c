@@ -285,11 +285,12 @@ PyObject* TrainerPosition(PyObject* module, PyObject* args) {
   ClearError(&error);
   error.code = covey_trainer_position(NULL, trainer, &position, &error);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue(
-      "(LLiLLiLLiiii)", (long long)position.version, (long long)position.step,
-      (int)position.may_differ, (long long)position.begin, (long long)position.local,
-      (int)position.has_state, (long long)position.step_ns, (long long)position.published,
-      (int)position.of_all, (int)position.payload, (int)position.catches_up, (int)position.is_over);
+  return Py_BuildValue("(LLiLLiLLiiiiLi)", (long long)position.version, (long long)position.step,
+                       (int)position.may_differ, (long long)position.begin,
+                       (long long)position.local, (int)position.has_state,
+                       (long long)position.step_ns, (long long)position.published,
+                       (int)position.of_all, (int)position.payload, (int)position.catches_up,
+                       (int)position.is_over, (long long)position.planned, (int)position.is_open);
 }
 
 PyObject* TrainerRestore(PyObject* module, PyObject* args) {
