@@ -102,6 +102,14 @@ CODE_MUTANTS = {
     ),
     "train_delta_is_never_forgotten": (["core/train/outer_model.cc"], "OuterModelTest.*"),
     "train_exchange_begins_twice": (["core/train/trainer.cc"], "TrainerTest.MaxWait*"),
+    "train_leaves_without_limit": (
+        ["core/train/trainer_parts.cc"],
+        "TrainerPartsTest.WhatFollowsPairs*",
+    ),
+    "train_nothing_is_vacated": (
+        ["core/train/trainer_parts.cc"],
+        "TrainerHandoverTest.MemoryOfRounds*",
+    ),
     "train_finish_keeps_own_steps": (["core/train/trainer.cc"], "TrainerTest.AfterFinish*"),
     "train_pairs_part_without_a_mean": (["core/train/trainer.cc"], "TrainerPartsTest.PairsEnd*"),
     "train_codec_leaves_out_at_the_end_of_a_part": (
@@ -151,6 +159,7 @@ BODIES = [
     "unit/train/outer_model_test.cc",
     "unit/train/pass_clock_test.cc",
     "unit/train/round_part_test.cc",
+    "unit/train/trainer_handover_test.cc",
     "unit/train/trainer_parts_test.cc",
     "unit/train/trainer_test.cc",
     "unit/train/trainer_world.h",
@@ -173,8 +182,10 @@ UNMUTATED = [
     "//core/api:c_api_rounds_open.cc",
     "//core/api:c_api_snapshots.cc",
     "//core/api:c_api_submit.cc",
+    "//core/api:c_api_submit.h",
     "//core/api:c_api_trainer.cc",
     "//core/api:c_api_trainer.h",
+    "//core/api:c_api_trainer_model.cc",
     "//core/api:c_api_trainer_parts.cc",
     "//core/api:c_api_values.cc",
     "//core/api:c_api_waiting.cc",

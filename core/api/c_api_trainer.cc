@@ -35,6 +35,8 @@ covey_verb VerbOf(Stage stage) {
       return COVEY_LIST_STATE;
     case Stage::kLoadState:
       return COVEY_LOAD_STATE;
+    case Stage::kVacate:
+      return COVEY_VACATE;
     default:
       return COVEY_UPDATE;
   }
@@ -111,6 +113,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .keeps_gradients = config->keeps_gradients != 0,
           .prepares = config->prepares != 0,
           .reduces = config->reduces != 0,
+          .vacates = config->vacates != 0,
           .kernels = &BestKernels(),
           .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); },
           .order = [session = use.get()](Operation* it) { return OrderAfterStreams(session, it); }},

@@ -15,6 +15,7 @@
  *     COVEY_UNPACK             go on from the state in the action, which another rank has given
  *     COVEY_LIST_STATE         call covey_trainer_list with what the optimizer keeps
  *     COVEY_LOAD_STATE         that is the same on all members now: take it where it lay
+ *     COVEY_VACATE             tensors in the trainer's memory get memory of their own: it ends
  *     covey_trainer_ack(...)
  *
  * Which actions come, and what the ranks exchange between them, is the method's affair: an adapter
@@ -64,6 +65,8 @@ typedef struct covey_trainer_config {
                             * gradients of all, the caller exchanges them by itself, in
                             * COVEY_UPDATE, which is all of such a step. If it fails the step has
                             * changed nothing */
+  int32_t vacates;         /* 1: the caller's tensors lie in memory of this trainer after an action:
+                            * it gets COVEY_VACATE before such memory ends. Not agreed */
 } covey_trainer_config;
 
 /* The input of a step, beside the gradients. */
@@ -84,7 +87,8 @@ typedef enum covey_verb {
   COVEY_PACK = 6,
   COVEY_UNPACK = 7,
   COVEY_LIST_STATE = 8,
-  COVEY_LOAD_STATE = 9
+  COVEY_LOAD_STATE = 9,
+  COVEY_VACATE = 10
 } covey_verb;
 
 typedef struct covey_action {

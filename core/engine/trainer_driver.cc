@@ -39,7 +39,7 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memor
                    .awaited = options_.awaited,
                    .order = options_.order}),
       trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
-               options_.step, options_.has_state, options_.end, options_.reduces),
+               options_.step, options_.has_state, options_.end, options_.reduces, options_.vacates),
       hypers_(static_cast<size_t>(options_.hypers)) {}
 
 void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds) {

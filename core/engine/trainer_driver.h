@@ -45,6 +45,7 @@ class TrainerDriver {
     bool keeps_gradients = false;  // the adapter: those of this rank's own updates
     bool prepares = false;         // the adapter clips gradients, and looks for NaN
     bool reduces = false;          // the adapter exchanges gradients that all wait for
+    bool vacates = false;          // the adapter's tensors lie in memory of rounds
     const Kernels* kernels = nullptr;
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;

@@ -55,6 +55,7 @@ enum class Stage : uint8_t {
   kUnpack,            // the state that lies there is the rank's from now on
   kListState,         // what its optimizer keeps is to be named
   kLoadState,         // that is the same on all members now
+  kVacate,            // the memory of rounds is about to end: nothing of the adapter's lies there
 };
 
 constexpr bool IsExchange(Stage stage) { return stage <= Stage::kQuit; }

@@ -38,11 +38,12 @@ Status Trainer::Check(const MethodChoice& choice, const MethodView& view, int64_
 }
 
 Trainer::Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state,
-                 int64_t end, bool reduces)
+                 int64_t end, bool reduces, bool vacates)
     : choice_(std::move(choice)),
       view_(view),
       has_state_(has_state),
       reduces_(reduces),
+      vacates_(vacates),
       begin_(step),
       end_(end),
       version_(step),
@@ -334,7 +335,7 @@ Trainer::Ready Trainer::Next(Time now) {
     const bool is_ended = has_met_ && rounds_->HasEnded();
     if (rounds_->IsOver() && !has_met_) rounds_->NoteOver();
     if (is_to_meet && rounds_->IsOver()) Insert(rounds_->FinishStages());
-    if (is_ended || (!is_to_meet && rounds_->IsOver())) stages_.push_back(Stage::kLeave);
+    if (is_ended || (!is_to_meet && rounds_->IsOver())) Insert(WithVacate(Stage::kLeave));
   }
   // train-T13: all members of pairs begin the next part with the mean of all.
   const bool is_in_pairs = pairs_.has_value() && !is_finish_ && !is_last;

@@ -15,6 +15,7 @@
 //   any call     rounds          after the last version of gradients before rounds of models: PACK,
 //                                leave state (if ranks may need it), hand over, release (or later);
 //                                if a contribution is left: a step of models without GRADIENTS
+//   any call     rounds          VACATE before they are left or released, if the adapter asks for it
 //   finish()     rounds          as round_part.h says; then of the next part, if these end
 //   finish()     pairs           as pair_part.h says
 //   finish()     others          agree; if models of any rank may differ: MODEL, average, LOAD
@@ -117,8 +118,9 @@ class Trainer {
   // REQUIRES: Check. `step`: the first one; mostly 0. `has_state`: of the adapter's optimizer.
   // `end`: it ends with the part that ends there, and what follows is the caller's affair.
   // `reduces`: where all wait for the gradients of all, the adapter exchanges them itself.
+  // `vacates`: the adapter's tensors lie in memory of rounds, and leave it before that ends.
   Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state = false,
-          int64_t end = kForever, bool reduces = false);
+          int64_t end = kForever, bool reduces = false, bool vacates = false);
 
   // The rank has gradients for the next step. `unfit`: why they must not be used; empty: no reason.
   // kInvalidArgument at once: a finish() has halted, or a step is under way.
@@ -185,6 +187,7 @@ class Trainer {
   std::vector<Stage> StepStages(Time now) const;
   std::vector<Stage> FinishStages() const;
   std::vector<Stage> StateStages() const;
+  std::vector<Stage> WithVacate(Stage stage) const;
   Exchange ExchangeOf(Stage stage) const;
   MethodPlan Plan() const;
   Ready OnRoundsEnd(const Status& status, const StageResult& result, Time now);
@@ -202,7 +205,7 @@ class Trainer {
 
   MethodChoice choice_;
   MethodView view_;
-  bool has_state_, reduces_;
+  bool has_state_, reduces_, vacates_;
   // The step this trainer has begun with, and that with which it ends.
   int64_t begin_ = 0, end_ = kForever;
   int64_t version_ = 0, step_ = 0;

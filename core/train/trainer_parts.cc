@@ -60,8 +60,14 @@ bool Trainer::ReducesItself() const {
   return reduces_ && !is_within && Plan().payload == Payload::kGradients;
 }
 
+// train-T21: memory of rounds ends with `stage`.
+std::vector<Stage> Trainer::WithVacate(Stage stage) const {
+  if (!vacates_) return {stage};
+  return {Stage::kVacate, stage};
+}
+
 void Trainer::LeavePairs() {
-  // train-T7: the max_wait of what ends holds up to the end of the call.
+  // train-T20: the max_wait of what ends holds up to the end of the call.
   leave_wait_ = WaitOf(choice_.Plan(view_, pairs_->from()).pairs.max_wait);
   pairs_.reset();
 }
@@ -71,6 +77,7 @@ void Trainer::LeavePairs() {
 void Trainer::LeaveRounds() {
   // train-T7: all members leave with the same version, and go on with the step after it.
   step_ = version_ = rounds_->is_local() ? rounds_->left_at() : rounds_->reached();
+  // train-T20: their max_wait holds up to the end of the call.
   leave_wait_ = WaitOf(choice_.Plan(view_, rounds_->from()).rounds.max_wait);
   // A member that is in finish() has not seen with which version they were over.
   if (rounds_->is_local()) {
@@ -103,6 +110,8 @@ void Trainer::HandOver(const StageResult& result) {
   handover_.past = rounds_->from();
   handover_.has_more = result.has_more;
   if (!rounds_->is_needed()) Insert({Stage::kRelease});
+  // train-T21: the adapter's tensors leave the memory first.
+  if (vacates_) Insert({Stage::kVacate});
   const int64_t from = choice_.Until(rounds_->from());
   step_ = version_ = rounds_->reached();
   rounds_.emplace(choice_.Plan(view_, from), from, choice_.Until(from), step_, from);

@@ -266,7 +266,7 @@ static PyMethodDef methods[] = {
      "topology_row((as above), round, index) -> (weights, receivers, 0)"},
     {"trainer_open", TrainerOpen, METH_VARARGS,
      "trainer_open(group, name, method, op, begin, dtypes, counts, hypers, state, end = 0, keeps "
-     "gradients = 0, prepares = 0, reduces = 0) -> trainer; all call it"},
+     "gradients = 0, prepares = 0, reduces = 0, vacates = 0) -> trainer; all call it"},
     {"trainer_spans", TrainerSpans, METH_VARARGS,
      "trainer_spans(trainer, count, of the model or of gradients) -> addresses"},
     {"trainer_place", TrainerPlace, METH_VARARGS,

@@ -13,10 +13,10 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
   long long begin, end = 0;
   int op;
   PyObject *method, *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Liii:trainer_open", &group, &config.name, &method, &op,
+  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Liiii:trainer_open", &group, &config.name, &method, &op,
                         &begin, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers,
                         &config.num_state, &end, &config.keeps_gradients, &config.prepares,
-                        &config.reduces))
+                        &config.reduces, &config.vacates))
     return NULL;
   config.method = MethodOf(method);
   if (PyErr_Occurred()) return NULL;

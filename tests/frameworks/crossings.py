@@ -15,10 +15,13 @@ from whole_numbers import digest
 
 import covey
 import covey.torch as hvd
-from covey.torch import crossing
-from covey.torch.core_trainer import _LOAD_MODEL, CoreTrainer
+from covey.torch.core_trainer import _LIST, _LOAD_MODEL, _VACATE, CoreTrainer
 
-AT_THE_END = "the end of finish()"  # Where ranks meet once they have the mean of all models.
+# Actions after which ranks wait for all.
+AT_THE_END = "the mean of all models, in finish()"
+STATE = "the list of what an optimizer keeps"
+ROUNDS = "the end of the memory of rounds"
+_VERBS = {AT_THE_END: _LOAD_MODEL, STATE: _LIST, ROUNDS: _VACATE}
 
 
 class Crossed(NamedTuple):
@@ -30,19 +33,10 @@ class Crossed(NamedTuple):
 
 
 def _at(rank: int, word: str, do: Callable[[], None]) -> None:
-    """Once: that rank does it when it comes to the exchange whose name has that word in it."""
-    run, finish, act = crossing.Crossing.run, CoreTrainer.finish, CoreTrainer._do
+    """Once: that rank does it when it has done that action."""
+    finish, act = CoreTrainer.finish, CoreTrainer._do
     is_done: List[bool] = []
     is_finishing: List[bool] = []
-
-    def come_to(key: str) -> None:
-        if hvd.rank() == rank and word in key and not is_done:
-            is_done.append(True)
-            do()
-
-    def run_from(self: Any, key: str, call: Callable[[], Any]) -> Any:
-        come_to(key)
-        return run(self, key, call)
 
     def finish_from(self: Any, strict: bool = True) -> None:
         is_finishing.append(True)
@@ -53,10 +47,11 @@ def _at(rank: int, word: str, do: Callable[[], None]) -> None:
 
     def act_from(self: Any, *action: Any) -> None:
         act(self, *action)
-        if is_finishing and action[0] == _LOAD_MODEL:
-            come_to(AT_THE_END)
+        is_it = action[0] == _VERBS[word] and (is_finishing or word != AT_THE_END)
+        if hvd.rank() == rank and is_it and not is_done:
+            is_done.append(True)
+            do()
 
-    crossing.Crossing.run = run_from  # type: ignore[method-assign]
     CoreTrainer.finish = finish_from  # type: ignore[method-assign]
     CoreTrainer._do = act_from  # type: ignore[method-assign]
 
@@ -72,7 +67,7 @@ def die() -> None:
 def train(
     folder: str, method: str, steps: int, rank: int, word: str, kills: bool, finishes: bool
 ) -> Crossed:
-    """Adam. ``rank`` stops, or dies, before the exchange named ``word`` (-1: nobody does). A step
+    """Adam. ``rank`` stops, or dies, after the action named ``word`` (-1: no rank does). A step
     that has not been done since somebody was missing is done again; with ``finishes`` the rank
     waits in finish() first."""
     _at(rank, word, die if kills else stop)

@@ -38,7 +38,7 @@ def late(optimizer: Any, index: int) -> int:
 def by(optimizer: Any) -> str:
     """What its trainer exchanges: gradients, models or pairs; empty: there is none."""
     trainer, plan = optimizer._covey_trainer, optimizer._covey_progress.plan
-    if trainer is None:
+    if trainer is None or not plan.in_rounds:
         return ""
     if plan.in_pairs:
         return "pairs"

@@ -110,6 +110,8 @@ class FarSpan:
         """Gradients have memory of their own already."""
         self._mirror.wait()
 
+    vacate = close
+
 
 def spans_of(plans: Sequence[BucketPlan], keep: Any) -> List[Union[Span, FarSpan]]:
     """One for each bucket, by where it lies."""

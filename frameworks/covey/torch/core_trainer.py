@@ -33,8 +33,8 @@ from covey.torch.trainer_handle import IN_FINISH, IN_STEP, LOST, TrainerHandle
 from covey.torch.version_gradients import VersionGradients
 
 # covey_verb of core/api/covey_trainer.h.
-_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK, _LIST, _TAKE = (
-    range(1, 10)
+_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK, _LIST, _TAKE, _VACATE = (
+    range(1, 11)
 )
 _KEEP_BYTES = 64
 _UNKNOWN = -1  # How many arrays an optimizer will keep.
@@ -82,6 +82,7 @@ class CoreTrainer(TrainerHandle):
             self._num_hypers,
             _UNKNOWN,
             0,
+            True,
             True,
             True,
             True,
@@ -351,6 +352,11 @@ class CoreTrainer(TrainerHandle):
             average_state(self._optimizer, progress.named, self._group, progress.name_of("state"))
         elif verb == _TAKE:
             pass
+        elif verb == _VACATE:
+            if versions is not None:
+                versions.vacate()
+            if self._models is not None:
+                self._models.vacate()
         elif versions is None:
             raise AssertionError(f"an action that was not expected: {verb}")
         elif verb == _COLLECT_GRADIENTS:

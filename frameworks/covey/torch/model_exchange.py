@@ -64,10 +64,15 @@ class ModelExchange:
 
     def close(self) -> None:
         """The parameters get memory of their own."""
+        self.vacate()
+        self._places = []
+
+    def vacate(self) -> None:
+        """The memory is about to end: parameters leave it."""
+        self._is_here = False
         wait_for(place.mirror for place in self._places)
         for place in self._places:
             place.release()
-        self._places = []
 
     def gather(self) -> None:
         """Moves there what does not lie there."""

@@ -210,6 +210,10 @@ class Span:
         """Gradients that lie in memory of the core get memory of their own."""
         for handle in self._hooks:
             handle.remove()
+        self.vacate()
+
+    def vacate(self) -> None:
+        """As ``close``; another contribution may be opened."""
         for places, _ in self._known.values():
             self._move_from([place.view for place in places], None)
         for views in self._results.values():

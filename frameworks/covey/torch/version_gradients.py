@@ -62,6 +62,11 @@ class VersionGradients:
             span.close()
         self._spans = []
 
+    def vacate(self) -> None:
+        """Memory of versions is about to end: gradients leave it."""
+        for span in self._spans:
+            span.vacate()
+
     @property
     def hypers(self) -> Tuple[float, ...]:
         """The hyper-parameters that travel with this rank's gradients."""

@@ -17,8 +17,8 @@ constexpr MethodView kOfTwo{.size = 2, .rank = GroupIndex{0}};
 // One rank, whose exchanges end as `version` and the flags say.
 class Rank {
  public:
-  explicit Rank(const std::string& method, int64_t end = kForever)
-      : trainer(Parse(method), kOfTwo, 0, false, end) {}
+  explicit Rank(const std::string& method, int64_t end = kForever, bool vacates = false)
+      : trainer(Parse(method), kOfTwo, 0, false, end, false, vacates) {}
 
   void Step() { Run(trainer.OnStep("", 0)); }
   // The stages of a call, and how it has ended.
@@ -99,6 +99,21 @@ TEST(TrainerHandoverTest, WhatNoVersionHasIsTheFirstStepOfTheRanksOwn) {
                     Stage::kPublish, Stage::kAwait, Stage::kMerge, Stage::kLoadModel}));
   EXPECT_EQ(rank.trainer.step(), 3) << "with that step";
   EXPECT_EQ(rank.trainer.version(), 3);
+}
+
+TEST(TrainerHandoverTest, MemoryOfRoundsIsVacatedBeforeItEnds) {
+  Rank rank("eager:max_wait=1s,then=wagma@1:max_wait=1s", kForever, true);
+  rank.executed = rank.published = 1;
+  rank.Step();
+  EXPECT_EQ(rank.stages, (Stages{Stage::kCollectGradients, Stage::kPublish, Stage::kAwait,
+                                 Stage::kRead, Stage::kUpdate, Stage::kHandOver, Stage::kVacate,
+                                 Stage::kRelease}));
+  Rank other("eager:then=allreduce@1", kForever, true);
+  other.executed = other.published = 1;
+  other.Step();
+  EXPECT_EQ(other.stages, (Stages{Stage::kCollectGradients, Stage::kPublish, Stage::kAwait,
+                                  Stage::kRead, Stage::kUpdate, Stage::kServe, Stage::kVacate,
+                                  Stage::kLeave}));
 }
 
 TEST(TrainerHandoverTest, AVersionAfterTheLastIsNotWaitedFor) {

@@ -35,6 +35,29 @@ TEST(TrainerPartsTest, PairsEndWithTheMeanOfAllAndTheNextPartBeginsThere) {
             (Stages{Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate}));
 }
 
+TEST(TrainerPartsTest, WhatFollowsPairsWaitsNoLongerThanTheirMaxWait) {
+  World world("adpsgd:max_wait=1s,then=allreduce@1", 2, true);
+  Member& here = world.members[0];
+  here.ready = here.trainer.OnStep("", 0);
+  for (here.Run(); here.ready.exchange->stage != Stage::kAverageState; here.Run()) {
+    StageResult due;
+    due.is_due = true;
+    here.ready = here.trainer.OnExchangeEnd(Status::Ok(), due, 0);
+  }
+  EXPECT_EQ(here.ready.deadline, kSecond);
+  EXPECT_EQ(here.trainer.OnTick("rank 1", 2 * kSecond).end->code(), StatusCode::kTimeout);
+  here.ready = here.trainer.OnStep("", 2 * kSecond);
+  EXPECT_FALSE(here.ready.exchange.has_value()) << "it goes on";
+  EXPECT_EQ(here.ready.deadline, 3 * kSecond);
+  here.ready = here.trainer.OnExchangeEnd(Status::Ok(), {}, 0);
+  here.Run();
+  EXPECT_TRUE(here.ready.end->ok());
+  EXPECT_EQ(here.trainer.step(), 1);
+  here.ready = here.trainer.OnStep("", 0);
+  here.Run();
+  EXPECT_EQ(here.ready.deadline, kNever) << "the next part has no limit";
+}
+
 TEST(TrainerPartsTest, ARankOfPairsTrainsOnThoughOthersAreMissingInFinish) {
   World world("adpsgd", 2);
   world.StepAll(0);

@@ -137,6 +137,29 @@ TEST(TrainerTest, AStepThatFailsAfterItsUpdateGoesOnWithTheExchange) {
   }
 }
 
+TEST(TrainerTest, AnAdapterThatReducesIsAskedForTheUpdateAlone) {
+  const MethodView view{.size = 2, .rank = GroupIndex{0}};
+  Trainer trainer(Parse("allreduce:clip_norm=1,then=local@2:H=2"), view, 0, false, kForever, true);
+  Trainer::Ready ready = trainer.OnStep("", 0);
+  ASSERT_TRUE(ready.action.has_value());
+  EXPECT_EQ(ready.action->stage, Stage::kUpdate);
+  EXPECT_FALSE(ready.action->is_own);
+  // What it could not exchange is no step: finish() may follow, or the step again.
+  ready = trainer.OnAck(ready.action->number, false, 0);
+  EXPECT_EQ(ready.end->code(), StatusCode::kAborted);
+  EXPECT_TRUE(trainer.IsIdle());
+  EXPECT_EQ(trainer.version(), 0);
+  for (int64_t step = 0; step < 2; ++step) {
+    ready = trainer.OnStep("", 0);
+    ready = trainer.OnAck(ready.action->number, true, 0);
+    EXPECT_TRUE(ready.end->ok());
+  }
+  EXPECT_EQ(trainer.version(), 2);
+  EXPECT_FALSE(trainer.position().may_differ);
+  ready = trainer.OnStep("", 0);
+  EXPECT_EQ(ready.action->stage, Stage::kCollectGradients) << "of its own, in the next part";
+}
+
 TEST(TrainerTest, MaxWaitHaltsAStepWhoseExchangeGoesOn) {
   World world("dpsgd:topology=full,max_wait=2s", 2);
   Member& early = world.members[0];
