@@ -70,6 +70,15 @@ std::vector<TrainerLayout::Parameter> ParametersOf(const covey_trainer_config& c
   return parameters;
 }
 
+// All that must agree.
+std::string TermsOf(const covey_trainer_config& config, const MethodChoice& method) {
+  return "method " + method.Text() + ", op " + NameOf(static_cast<Op>(config.op)) + ", begin " +
+         std::to_string(config.begin) + ", end " + std::to_string(config.end) + ", " +
+         std::to_string(config.num_hypers) + " hyper-parameters, " +
+         std::to_string(config.num_state) + " arrays of state, " +
+         TextOf({config.num_spans, config.dtypes, config.counts});
+}
+
 Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* config,
             covey_trainer* number) {
   if (config == nullptr || number == nullptr || config->struct_size != sizeof(*config))
@@ -85,18 +94,17 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   TrainerLayout layout(ParametersOf(*config));
   RETURN_IF_ERROR(CheckParts(use, *config, layout));
   TrainerDriver::Memory memory;
-  const bool has_room = AllocateMemory(use, *config, layout.length_bytes(), &memory);
-  const Proposal mine{
-      .kind = kKind,
-      .name = config->name,
-      .group = config->group,
-      .text = "method " + method.Text() + ", op " + NameOf(static_cast<Op>(config->op)) +
-              ", begin " + std::to_string(config->begin) + ", end " + std::to_string(config->end) +
-              ", " + std::to_string(config->num_hypers) + " hyper-parameters, " +
-              std::to_string(config->num_state) + " arrays of state, " +
-              TextOf({config->num_spans, config->dtypes, config->counts}),
-      .enough = Status::Ok(),
-      .offset = has_room ? 0 : Transport::kNoOffset};
+  std::unique_ptr<TrainerWindow> window;
+  const bool has_room = AllocateMemory(use, *config, layout.length_bytes(), &memory) &&
+                        AllocateWindow(use, *config, layout.length_bytes(), memory, &window);
+  const uint64_t offset = window == nullptr ? 0 : window->offset();
+  const Proposal mine{.kind = kKind,
+                      .name = config->name,
+                      .group = config->group,
+                      .text = TermsOf(*config, method),
+                      .enough = Status::Ok(),
+                      .has_block = window != nullptr,
+                      .offset = has_room ? offset : Transport::kNoOffset};
   auto driver = std::make_unique<TrainerDriver>(
       TrainerDriver::Options{
           .name = std::string("covey.trainer.") + config->name,
@@ -117,8 +125,10 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
       std::move(layout), std::move(memory), &use->queue(), &use->engine());
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
+  if (window != nullptr) window->Meet(std::move(offsets));
+  driver->SetWindow(std::move(window));
   if (const Status status = OpenParts(use, runtime, *config, driver.get()); !status.ok()) {
-    driver->LeaveAll();
+    use->LeaveTrainer(driver.get());
     return status;
   }
   *number = use->trainers().Keep(std::move(driver), MonotonicNow());

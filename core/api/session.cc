@@ -227,17 +227,37 @@ void Session::CloseRounds(uint64_t number) {
 }
 
 void Session::CloseTrainer(uint64_t number) {
-  if (TrainerDriver* trainer = trainers_.Find(number)) trainer->LeaveAll();
+  if (TrainerDriver* trainer = trainers_.Find(number)) LeaveTrainer(trainer);
   trainers_.Close(number);
   trainers_.TakeUnused();  // whose memory goes with them
 }
 
+void Session::LeaveTrainer(TrainerDriver* trainer) {
+  std::unique_ptr<TrainerWindow> window = trainer->LeaveAll();
+  if (window != nullptr) {
+    const std::lock_guard lock(mutex_);
+    windows_.push_back(std::move(window));
+  }
+  SweepRounds();
+}
+
+// Blocks that no member can touch any more go back.
 void Session::SweepRounds() {
   for (const std::unique_ptr<RoundsPort>& rounds : rounds_.TakeUnused()) {
     engine_->WithProgressLock([&] { rounds->Part(&runtime_->channels()); });
     for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
   }
   for (const std::unique_ptr<GossipPort>& pairs : pairs_.TakeUnused()) FreeBlock(pairs->offset());
+  std::vector<uint64_t> unused;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(windows_, [&](const std::unique_ptr<TrainerWindow>& window) {
+      if (!window->HaveAllLeft()) return false;
+      unused.push_back(window->offset());
+      return true;
+    });
+  }
+  for (const uint64_t offset : unused) FreeBlock(offset);
 }
 
 Status Session::StartTimeline(const std::string& path) {

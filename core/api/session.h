@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/config.h"
@@ -78,6 +79,8 @@ class Session {
   // Trainings by the C API.
   HandleTable<TrainerDriver>& trainers() { return trainers_; }
   void CloseTrainer(uint64_t number);
+  // Before it is dropped: it leaves the others.
+  void LeaveTrainer(TrainerDriver* trainer);
 
   Status StartTimeline(const std::string& path);
   void StopTimeline();
@@ -114,6 +117,8 @@ class Session {
   std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Group>> groups_;  // protected by mutex_; never shrinks
   uint64_t channels_ = 0;                              // protected by mutex_
+  // Of trainings that are closed; protected by mutex_.
+  std::vector<std::unique_ptr<TrainerWindow>> windows_;
   HandleTable<RoundsPort> rounds_;
   HandleTable<GossipPort> pairs_;
   HandleTable<TrainerDriver> trainers_;

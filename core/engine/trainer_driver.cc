@@ -10,15 +10,22 @@
 namespace covey {
 namespace {
 
-// The lock of a call, which another one beside it does not wait for.
-Status TryLock(std::unique_lock<std::mutex>* lock) {
-  if (lock->try_lock()) return Status::Ok();
-  return Status::InvalidArgument(
-      "two threads call one trainer at once: its calls follow one another");
-}
-
 // Whether updates are with this rank's own gradients.
 bool IsOwn(const TrainerRounds& rounds) { return rounds.outer() != nullptr || rounds.has_models(); }
+
+// Whether a call is refused.
+bool IsRefused(const Trainer::Ready& ready) {
+  return ready.end.has_value() && ready.end->code() == StatusCode::kInvalidArgument;
+}
+
+// Whether the adapter changes its model, or what belongs to it.
+bool IsChange(Stage stage) {
+  return stage == Stage::kUpdate || stage == Stage::kLoadModel || stage == Stage::kUnpack ||
+         stage == Stage::kLoadState;
+}
+
+// Whether the model is exchanged where it lies.
+bool IsOnModel(Stage stage) { return stage == Stage::kAverage || stage == Stage::kMix; }
 
 }  // namespace
 
@@ -49,49 +56,61 @@ void TrainerDriver::AddPairs(int64_t from, std::unique_ptr<TrainerPairs> pairs) 
   pairs_.emplace(from, std::move(pairs));
 }
 
-void TrainerDriver::LeaveAll() {
+std::unique_ptr<TrainerWindow> TrainerDriver::LeaveAll() {
   for (const auto& [from, rounds] : rounds_) rounds->Leave();
   for (const auto& [from, pairs] : pairs_) pairs->Leave();
+  if (window_ != nullptr) window_->Leave();
+  return std::move(window_);
 }
 
 TrainerDriver::~TrainerDriver() = default;
 
-Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> hypers) {
+// The lock of a call, which another one beside it does not wait for.
+Status TrainerDriver::TryLock(std::unique_lock<std::mutex>* lock) {
+  if (lock->try_lock()) return Status::Ok();
+  return Status::InvalidArgument(
+      "two threads call one trainer at once: its calls follow one another");
+}
+
+// A call of the trainer, which gives what is to be done first.
+template <typename Call>
+Status TrainerDriver::Start(Call call) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
   const bool is_new = trainer_.IsIdle();
-  RETURN_IF_ERROR(Take(trainer_.OnStep(unfit, clock_.Now())));
-  if (is_new) hypers_.assign(hypers.begin(), hypers.end());
+  RETURN_IF_ERROR(Take(call(is_new)));
+  if (is_new && window_ != nullptr && trainer_.part() == Trainer::kNoPart)
+    window_->Show(trainer_.version());
   return Status::Ok();
 }
 
+Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> hypers) {
+  return Start([&](bool is_new) {
+    Trainer::Ready ready = trainer_.OnStep(unfit, clock_.Now());
+    if (is_new && !IsRefused(ready)) hypers_.assign(hypers.begin(), hypers.end());
+    return ready;
+  });
+}
+
 Status TrainerDriver::Finish(bool strict) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  return Take(trainer_.OnFinish(strict, clock_.Now()));
+  return Start([&](bool) { return trainer_.OnFinish(strict, clock_.Now()); });
 }
 
 Status TrainerDriver::Settle() {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  return Take(trainer_.OnSettle(clock_.Now()));
+  return Start([&](bool) { return trainer_.OnSettle(clock_.Now()); });
 }
 
 Status TrainerDriver::BeginPass() {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  return Take(trainer_.OnPass(clock_.Now()));
+  return Start([&](bool) { return trainer_.OnPass(clock_.Now()); });
 }
 
 Status TrainerDriver::Serve() {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  return Take(trainer_.OnServe(clock_.Now()));
+  return Start([&](bool) { return trainer_.OnServe(clock_.Now()); });
 }
 
 // A refused call has changed nothing: what was due stays so.
 Status TrainerDriver::Take(Trainer::Ready ready) {
-  if (ready.end.has_value() && ready.end->code() == StatusCode::kInvalidArgument) return *ready.end;
+  if (IsRefused(ready)) return *ready.end;
   // train-T1: the exchange under way has not been begun yet where Next was not called since.
   const bool waits_on = !ready.exchange.has_value() && !ready.action.has_value() && !ready.end;
   if (waits_on) ready.exchange = std::move(ready_.exchange);
@@ -105,6 +124,8 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
   for (;;) {
     if (ready_.end.has_value()) {
       due->has_ended = true;
+      if (window_ != nullptr)
+        window_->Tell(trainer_.version(), trainer_.part() == Trainer::kNoPart);
       return *std::exchange(ready_.end, std::nullopt);
     }
     if (ready_.action.has_value()) {
@@ -119,6 +140,8 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
       due->action = action;
       due->hypers = rounds == nullptr || IsOwn(*rounds) ? hypers_ : rounds->hypers();
       if (action.stage == Stage::kUnpack) due->image = rounds->image();
+      // train-T19: it is not seen while it is changed.
+      if (IsChange(action.stage) && window_ != nullptr) window_->Begin();
       return Status::Ok();
     }
     if (trainer_.IsIdle())
@@ -132,6 +155,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
       operations_.Await(kNever, &others, &unused);
     }
     if (!status.ok() || EndExchange(std::min(deadline, ready_.deadline), &status, &result)) {
+      if (window_ != nullptr) window_->EndWait(status.ok());
       ready_ = trainer_.OnExchangeEnd(status, result, clock_.Now());
       continue;
     }
@@ -151,7 +175,9 @@ Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
   RETURN_IF_ERROR(TryLock(&lock));
   const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
   const bool is_model = ready_.action.has_value() && ready_.action->stage == Stage::kCollectModel;
+  const bool is_change = ready_.action.has_value() && IsChange(ready_.action->stage);
   RETURN_IF_ERROR(Take(trainer_.OnAck(number, done, clock_.Now())));
+  if (is_change && window_ != nullptr) window_->End(trainer_.version());
   if (done) is_clipped_ = false;
   if (is_model && !std::exchange(is_placed_, false)) operations_.Place({});
   updates_ += done && is_update ? 1 : 0;
@@ -233,8 +259,13 @@ Status TrainerDriver::Begin(const Trainer::Exchange& exchange) {
   }
   const bool has_numbers =
       exchange.stage != Stage::kAgree && exchange.stage != Stage::kAverageState;
-  return operations_.Begin(exchange, exchange.stage == Stage::kReduce ? gradients() : model(),
-                           has_numbers ? FitnessOf(exchange) : Status::Ok());
+  const bool waits = IsOnModel(exchange.stage) && window_ != nullptr;
+  if (waits) window_->Begin();  // a codec may add to the model
+  const Status begun =
+      operations_.Begin(exchange, exchange.stage == Stage::kReduce ? gradients() : model(),
+                        has_numbers ? FitnessOf(exchange) : Status::Ok());
+  if (waits) window_->Wait();
+  return begun;
 }
 
 // Waits for the exchange under way. False: the deadline is over.
@@ -321,6 +352,7 @@ Status TrainerDriver::Restore(const Trainer::Position& position) {
   if (position.version < 0 || position.step < 0 || position.local < 0)
     return Status::InvalidArgument("a position has no negative version or step");
   RETURN_IF_ERROR(trainer_.Restore(position));
+  if (window_ != nullptr) window_->Tell(trainer_.version(), false);
   TrainerRounds* rounds = RoundsOf(trainer_.part());
   if (rounds != nullptr) rounds->Assume(position.step_time);
   const bool has_deltas = rounds != nullptr && rounds->outer() != nullptr;
@@ -344,23 +376,6 @@ Status TrainerDriver::GetState(std::vector<StateArray>* arrays) {
   const std::vector<const char*> names = rounds->outer()->names();
   const std::vector<std::span<std::byte>> all = rounds->outer()->arrays();
   for (size_t i = 0; i < all.size(); ++i) arrays->push_back({names[i], all[i]});
-  return Status::Ok();
-}
-
-Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters,
-                           RoundsPort::Seen* seen) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  const auto pairs = pairs_.find(trainer_.part());
-  const TrainerRounds* rounds = RoundsOf(trainer_.part());
-  const bool has_models = rounds != nullptr && rounds->has_models();
-  if (pairs == pairs_.end() && !has_models)
-    return Status::Unsupported(
-        "a trainer shows the models of others in pairs, and in rounds of models");
-  std::vector<std::byte> copy(layout_.length_bytes());
-  if (has_models) RETURN_IF_ERROR(rounds->Peek(member, copy, seen));
-  if (!has_models) seen->whole = pairs->second->Peek(member, copy.data());
-  layout_.CopyOut(copy.data(), parameters);
   return Status::Ok();
 }
 

@@ -20,14 +20,16 @@ void SeqLock::EndChange(uint64_t version) {
   words_->Store(at_, (words_->Load(at_) | 1) + 1);
 }
 
+void SeqLock::Tell(uint64_t version) { words_->Store(at_ + 1, version); }
+
 void SeqLock::Close() { words_->Store(at_, kClosed); }
 
 SeqLock::Found SeqLock::Peek(const std::byte* base, std::span<void* const> to,
                              std::span<const uint64_t> lengths_bytes, uint64_t* version) const {
   const uint64_t before = words_->Load(at_);
   if (before == kClosed) return Found::kClosed;
-  if (before == 0) return Found::kNothing;
   *version = words_->Load(at_ + 1);
+  if (before == 0) return Found::kNothing;
   if (to.empty()) return Found::kWhole;
   // transport-L1: odd: the owner is at it, or was stopped there. Nothing is copied.
   if (before % 2 == 1) return Found::kChanging;

@@ -8,6 +8,7 @@
 //   0, even     BeginChange     the next odd one
 //   odd         BeginChange     the same: it has ended badly, and changes on
 //   any         EndChange       the next even one; before it the version
+//   any         Tell            the same; the version
 //   any         Close           kClosed, for ever
 //
 // (A lock of sequences, as C. Lameter has it in the Linux kernel: readers of one writer's data that
@@ -50,10 +51,12 @@ class SeqLock {
   void Open(std::span<const Span> spans);
   void BeginChange();
   void EndChange(uint64_t version);
+  // Says the version alone, also within a change, or before the first one.
+  void Tell(uint64_t version);
   void Close();
 
   // Any rank: copies span i to to[i], lengths_bytes[i] bytes; the owner's region begins at `base`.
-  // No spans: only looks. *version, unless nothing was found, is the one that EndChange was told.
+  // No spans: only looks. *version, unless it is closed, is the one that was told last; 0: none.
   Found Peek(const std::byte* base, std::span<void* const> to,
              std::span<const uint64_t> lengths_bytes, uint64_t* version) const;
 

@@ -1,0 +1,57 @@
+// What the members of a training see of one another.
+#include "core/engine/trainer_driver.h"
+#include "core/engine/trainer_pairs.h"
+#include "core/engine/trainer_rounds.h"
+
+namespace covey {
+
+Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, Seen* seen) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (window_ == nullptr && options_.group->size() > 1)
+    return Status::Unsupported(
+        "a trainer shows others only where ranks share memory: all on one host, started by "
+        "coveyrun (shm)");
+  seen->version = trainer_.version();
+  if (window_ != nullptr) seen->state = window_->Look(member, {}, &seen->version);
+  if (parameters.empty()) return Status::Ok();
+  std::vector<std::byte> copy(layout_.length_bytes());
+  RETURN_IF_ERROR(PeekModel(member, copy, seen));
+  if (seen->state == WindowState::kWhole) layout_.CopyOut(copy.data(), parameters);
+  return Status::Ok();
+}
+
+Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen* seen) {
+  const auto pairs = pairs_.find(trainer_.part());
+  const TrainerRounds* rounds = RoundsOf(trainer_.part());
+  const bool is_of_all = trainer_.part() == Trainer::kNoPart && window_ != nullptr &&
+                         trainer_.position().payload != Payload::kGradients;
+  const bool has_models = rounds != nullptr && rounds->has_models();
+  if (pairs == pairs_.end() && !has_models && !is_of_all)
+    return Status::Unsupported(
+        "a trainer shows the models of others in pairs, in rounds of models, and in local steps");
+  if (seen->state != WindowState::kWhole) return Status::Ok();
+  if (is_of_all) {
+    seen->state = window_->Look(member, model, &seen->version);
+    return Status::Ok();
+  }
+  bool is_whole = false;
+  if (has_models) {
+    RoundsPort::Seen published;
+    RETURN_IF_ERROR(rounds->Peek(member, model, &published));
+    seen->step = published.step;
+    seen->is_superseded = published.superseded;
+    is_whole = published.whole;
+  } else {
+    is_whole = pairs->second->Peek(member, model.data());
+  }
+  if (!is_whole) seen->state = WindowState::kChanging;
+  if (has_models && seen->step == 0) seen->state = WindowState::kNothing;
+  return Status::Ok();
+}
+
+void TrainerDriver::Hide() {
+  if (window_ != nullptr) window_->Hide();
+}
+
+}  // namespace covey
