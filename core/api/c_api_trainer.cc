@@ -12,6 +12,7 @@
 #include "core/api/session.h"
 #include "core/base/clock.h"
 #include "core/engine/trainer_counts.h"
+#include "core/engine/trainer_window.h"
 
 namespace covey {
 namespace {
@@ -97,13 +98,14 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   std::unique_ptr<TrainerWindow> window;
   const bool has_room = AllocateMemory(use, *config, layout.length_bytes(), &memory) &&
                         AllocateWindow(use, *config, layout.length_bytes(), memory, &window);
-  const uint64_t offset = window == nullptr ? 0 : window->offset();
+  TrainerWindow* shown = window.get();
+  const uint64_t offset = shown == nullptr ? 0 : shown->offset();
   const Proposal mine{.kind = kKind,
                       .name = config->name,
                       .group = config->group,
                       .text = TermsOf(*config, method),
                       .enough = Status::Ok(),
-                      .has_block = window != nullptr,
+                      .has_block = shown != nullptr,
                       .offset = has_room ? offset : Transport::kNoOffset};
   auto driver = std::make_unique<TrainerDriver>(
       TrainerDriver::Options{
@@ -122,17 +124,18 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .kernels = &BestKernels(),
           .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); },
           .order = [session = use.get()](Operation* it) { return OrderAfterStreams(session, it); }},
-      std::move(layout), std::move(memory), &use->queue(), &use->engine());
+      std::move(layout), std::move(memory), std::move(window), &use->queue(), &use->engine());
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
-  if (window != nullptr) window->Meet(std::move(offsets));
-  driver->SetWindow(std::move(window));
-  if (const Status status = OpenParts(use, runtime, *config, driver.get()); !status.ok()) {
-    use->LeaveTrainer(driver.get());
-    return status;
-  }
-  *number = use->trainers().Keep(std::move(driver), MonotonicNow());
-  return Status::Ok();
+  if (shown != nullptr) shown->Meet(std::move(offsets));
+  TrainerDriver* opened = driver.get();
+  const covey_trainer kept = use->trainers().Keep(std::move(driver), MonotonicNow());
+  const Status status = OpenParts(use, runtime, *config, opened);
+  if (status.ok())
+    *number = kept;
+  else
+    use->CloseTrainer(kept);
+  return status;
 }
 
 Status NextOf(TrainerDriver* trainer, int64_t timeout_ns, covey_action* action) {

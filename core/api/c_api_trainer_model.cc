@@ -5,6 +5,7 @@
 
 #include "core/api/c_api_trainer.h"
 #include "core/api/session.h"
+#include "core/engine/trainer_window.h"
 
 namespace covey {
 namespace {

@@ -160,9 +160,10 @@ COVEY_API covey_code covey_trainer_gradients(covey_runtime* runtime, covey_train
 COVEY_API covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer,
                                          void** spans, covey_error* error);
 
-/* Within COVEY_COLLECT_MODEL, for a model on a device: parameter i lies at tensors[i], of its dtype,
- * contiguous, of the shape [count], and is exchanged there, in place, up to COVEY_LOAD_MODEL,
- * ordered on the streams of the tensors. Parameters beside it in memory of the host are listed too.
+/* Within COVEY_COLLECT_MODEL, for a model on a device: parameter i lies at tensors[i], of its
+ * dtype, contiguous, of the shape [count], and is exchanged there, in place, up to
+ * COVEY_LOAD_MODEL, ordered on the streams of the tensors. Parameters beside it in memory of the
+ * host are listed too.
  * No codec encodes them. To be called within each COVEY_COLLECT_MODEL.
  * COVEY_UNSUPPORTED in rounds and pairs: they exchange models at covey_trainer_model. */
 COVEY_API covey_code covey_trainer_place(covey_runtime* runtime, covey_trainer trainer,

@@ -10,6 +10,7 @@
 #include "core/base/keep_freed.h"
 #include "core/device/plugin_device.h"
 #include "core/engine/engine.h"
+#include "core/engine/trainer_window.h"
 #include "core/partial/shared_port.h"
 #include "core/plan/algorithm.h"
 #include "core/replicated/replica_port.h"
@@ -227,17 +228,13 @@ void Session::CloseRounds(uint64_t number) {
 }
 
 void Session::CloseTrainer(uint64_t number) {
-  if (TrainerDriver* trainer = trainers_.Find(number)) LeaveTrainer(trainer);
+  if (TrainerDriver* trainer = trainers_.Find(number)) {
+    std::unique_ptr<TrainerWindow> window = trainer->LeaveAll();
+    const std::lock_guard lock(mutex_);
+    if (window != nullptr) windows_.push_back(std::move(window));
+  }
   trainers_.Close(number);
   trainers_.TakeUnused();  // whose memory goes with them
-}
-
-void Session::LeaveTrainer(TrainerDriver* trainer) {
-  std::unique_ptr<TrainerWindow> window = trainer->LeaveAll();
-  if (window != nullptr) {
-    const std::lock_guard lock(mutex_);
-    windows_.push_back(std::move(window));
-  }
   SweepRounds();
 }
 

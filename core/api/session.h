@@ -79,8 +79,6 @@ class Session {
   // Trainings by the C API.
   HandleTable<TrainerDriver>& trainers() { return trainers_; }
   void CloseTrainer(uint64_t number);
-  // Before it is dropped: it leaves the others.
-  void LeaveTrainer(TrainerDriver* trainer);
 
   Status StartTimeline(const std::string& path);
   void StopTimeline();

@@ -5,18 +5,21 @@
 #include "core/base/finite.h"
 #include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
+#include "core/engine/trainer_window.h"
 #include "core/train/clip_norm.h"
 
 namespace covey {
 namespace {
 
+// The lock of a call, which another one beside it does not wait for.
+Status TryLock(std::unique_lock<std::mutex>* lock) {
+  if (lock->try_lock()) return Status::Ok();
+  return Status::InvalidArgument(
+      "two threads call one trainer at once: its calls follow one another");
+}
+
 // Whether updates are with this rank's own gradients.
 bool IsOwn(const TrainerRounds& rounds) { return rounds.outer() != nullptr || rounds.has_models(); }
-
-// Whether a call is refused.
-bool IsRefused(const Trainer::Ready& ready) {
-  return ready.end.has_value() && ready.end->code() == StatusCode::kInvalidArgument;
-}
 
 // Whether the adapter changes its model, or what belongs to it.
 bool IsChange(Stage stage) {
@@ -30,7 +33,8 @@ bool IsOnModel(Stage stage) { return stage == Stage::kAverage || stage == Stage:
 }  // namespace
 
 TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memory,
-                             TensorQueue* queue, Engine* engine)
+                             std::unique_ptr<TrainerWindow> window, TensorQueue* queue,
+                             Engine* engine)
     : options_(std::move(options)),
       layout_(std::move(layout)),
       memory_(std::move(memory)),
@@ -46,6 +50,7 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memor
                    .order = options_.order}),
       trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
                options_.step, options_.has_state, options_.end, options_.reduces),
+      window_(std::move(window)),
       hypers_(static_cast<size_t>(options_.hypers)) {}
 
 void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds) {
@@ -56,65 +61,51 @@ void TrainerDriver::AddPairs(int64_t from, std::unique_ptr<TrainerPairs> pairs) 
   pairs_.emplace(from, std::move(pairs));
 }
 
-std::unique_ptr<TrainerWindow> TrainerDriver::LeaveAll() {
-  for (const auto& [from, rounds] : rounds_) rounds->Leave();
-  for (const auto& [from, pairs] : pairs_) pairs->Leave();
-  if (window_ != nullptr) window_->Leave();
-  return std::move(window_);
-}
-
 TrainerDriver::~TrainerDriver() = default;
 
-// The lock of a call, which another one beside it does not wait for.
-Status TrainerDriver::TryLock(std::unique_lock<std::mutex>* lock) {
-  if (lock->try_lock()) return Status::Ok();
-  return Status::InvalidArgument(
-      "two threads call one trainer at once: its calls follow one another");
-}
-
-// A call of the trainer, which gives what is to be done first.
-template <typename Call>
-Status TrainerDriver::Start(Call call) {
+Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> hypers) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
   const bool is_new = trainer_.IsIdle();
-  RETURN_IF_ERROR(Take(call(is_new)));
-  if (is_new && window_ != nullptr && trainer_.part() == Trainer::kNoPart)
-    window_->Show(trainer_.version());
+  RETURN_IF_ERROR(Take(trainer_.OnStep(unfit, clock_.Now())));
+  if (is_new) hypers_.assign(hypers.begin(), hypers.end());
   return Status::Ok();
 }
 
-Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> hypers) {
-  return Start([&](bool is_new) {
-    Trainer::Ready ready = trainer_.OnStep(unfit, clock_.Now());
-    if (is_new && !IsRefused(ready)) hypers_.assign(hypers.begin(), hypers.end());
-    return ready;
-  });
-}
-
 Status TrainerDriver::Finish(bool strict) {
-  return Start([&](bool) { return trainer_.OnFinish(strict, clock_.Now()); });
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  return Take(trainer_.OnFinish(strict, clock_.Now()));
 }
 
 Status TrainerDriver::Settle() {
-  return Start([&](bool) { return trainer_.OnSettle(clock_.Now()); });
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  return Take(trainer_.OnSettle(clock_.Now()));
 }
 
 Status TrainerDriver::BeginPass() {
-  return Start([&](bool) { return trainer_.OnPass(clock_.Now()); });
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  return Take(trainer_.OnPass(clock_.Now()));
 }
 
 Status TrainerDriver::Serve() {
-  return Start([&](bool) { return trainer_.OnServe(clock_.Now()); });
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  return Take(trainer_.OnServe(clock_.Now()));
 }
 
 // A refused call has changed nothing: what was due stays so.
 Status TrainerDriver::Take(Trainer::Ready ready) {
-  if (IsRefused(ready)) return *ready.end;
+  if (ready.end.has_value() && ready.end->code() == StatusCode::kInvalidArgument) return *ready.end;
   // train-T1: the exchange under way has not been begun yet where Next was not called since.
   const bool waits_on = !ready.exchange.has_value() && !ready.action.has_value() && !ready.end;
   if (waits_on) ready.exchange = std::move(ready_.exchange);
   ready_ = std::move(ready);
+  const bool is_new = std::exchange(is_idle_, trainer_.IsIdle());
+  if (is_new && window_ != nullptr && trainer_.part() == Trainer::kNoPart)
+    window_->Show(trainer_.version());
   return Status::Ok();
 }
 
@@ -124,6 +115,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
   for (;;) {
     if (ready_.end.has_value()) {
       due->has_ended = true;
+      is_idle_ = trainer_.IsIdle();
       if (window_ != nullptr)
         window_->Tell(trainer_.version(), trainer_.part() == Trainer::kNoPart);
       return *std::exchange(ready_.end, std::nullopt);
@@ -277,7 +269,9 @@ bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* resu
     return true;
   }
   const bool leaves = exchange_->stage == Stage::kLeave || exchange_->stage == Stage::kHandOver;
-  if (leaves) KeepPace(exchange_->part);
+  // The rounds that follow at once wait no longer at first than later.
+  TrainerRounds* next = leaves ? RoundsOf(options_.method.Until(exchange_->part)) : nullptr;
+  if (next != nullptr) next->Assume(RoundsOf(exchange_->part)->step_time());
   const bool publishes = exchange_->stage == Stage::kPublish;
   const Status fitness = publishes ? FitnessOf(*exchange_) : Status::Ok();
   TrainerRounds* rounds = RoundsOf(exchange_->part);
@@ -285,12 +279,6 @@ bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* resu
   if (!rounds->Perform(*exchange_, fitness, hypers, deadline, status, result)) return false;
   exchange_.reset();
   return true;
-}
-
-// The rounds that follow those of part `from` at once wait no longer at first than later.
-void TrainerDriver::KeepPace(int64_t from) {
-  const TrainerRounds* next = RoundsOf(options_.method.Until(from));
-  if (next != nullptr) RoundsOf(options_.method.Until(from))->Assume(RoundsOf(from)->step_time());
 }
 
 // Why this rank's gradients must not be mixed with those of others.
@@ -376,6 +364,22 @@ Status TrainerDriver::GetState(std::vector<StateArray>* arrays) {
   const std::vector<const char*> names = rounds->outer()->names();
   const std::vector<std::span<std::byte>> all = rounds->outer()->arrays();
   for (size_t i = 0; i < all.size(); ++i) arrays->push_back({names[i], all[i]});
+  return Status::Ok();
+}
+
+Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, Seen* seen) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (window_ == nullptr && options_.group->size() > 1)
+    return Status::Unsupported(
+        "a trainer shows others only where ranks share memory: all on one host, started by "
+        "coveyrun (shm)");
+  seen->version = trainer_.version();
+  if (window_ != nullptr) seen->state = window_->Look(member, {}, &seen->version);
+  if (parameters.empty()) return Status::Ok();
+  std::vector<std::byte> copy(layout_.length_bytes());
+  RETURN_IF_ERROR(PeekModel(member, copy, seen));
+  if (seen->state == WindowState::kWhole) layout_.CopyOut(copy.data(), parameters);
   return Status::Ok();
 }
 

@@ -7,6 +7,7 @@
 #define COVEY_CORE_ENGINE_TRAINER_DRIVER_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,8 +21,6 @@
 #include "core/base/kernels.h"
 #include "core/base/tensor.h"
 #include "core/engine/trainer_operations.h"
-#include "core/engine/trainer_window.h"
-#include "core/partial/rounds_port.h"
 #include "core/train/layout.h"
 #include "core/train/trainer.h"
 
@@ -29,7 +28,9 @@ namespace covey {
 
 class TrainerPairs;
 class TrainerRounds;
+class TrainerWindow;
 struct TrainerCounts;
+enum class WindowState : uint8_t;
 
 class TrainerDriver {
  public:
@@ -75,15 +76,14 @@ class TrainerDriver {
   struct Memory {
     Buffer gradients, model;
   };
-  // The queue and the engine outlive the driver.
-  TrainerDriver(Options options, TrainerLayout layout, Memory memory, TensorQueue* queue,
-                Engine* engine);
+  // `window`: by what the members see one another, once they have met; null: by nothing. The queue
+  // and the engine outlive the driver.
+  TrainerDriver(Options options, TrainerLayout layout, Memory memory,
+                std::unique_ptr<TrainerWindow> window, TensorQueue* queue, Engine* engine);
   // Before the first step: the rounds, or the pairs, of the part that begins at version `from`, for
   // each of Trainer::PartsOf; gradients() is room for copies of rounds.
   void AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds);
   void AddPairs(int64_t from, std::unique_ptr<TrainerPairs> pairs);
-  // Before the first step, once the members have met: by what they see one another.
-  void SetWindow(std::unique_ptr<TrainerWindow> window) { window_ = std::move(window); }
   // Before it is closed, or dropped. The window, which has been left, too: to be destroyed once its
   // block can go back. Null: there is none.
   std::unique_ptr<TrainerWindow> LeaveAll();
@@ -109,7 +109,7 @@ class TrainerDriver {
   Status Serve();
   // The model of a member as others see it, and how far it is.
   struct Seen {
-    WindowState state = WindowState::kWhole;
+    WindowState state{};  // core/transport/window.h
     int64_t version = 0;
     // Rounds: the step that it was published as, and whether an average of all has come after it.
     uint64_t step = 0;
@@ -151,9 +151,6 @@ class TrainerDriver {
   Totals totals() const { return {.updates = updates_.load()}; }
 
  private:
-  static Status TryLock(std::unique_lock<std::mutex>* lock);
-  template <typename Call>
-  Status Start(Call call);
   Status Take(Trainer::Ready ready);
   Status Begin(const Trainer::Exchange& exchange);
   bool EndExchange(Time deadline, Status* status, StageResult* result);
@@ -161,7 +158,6 @@ class TrainerDriver {
   Status PeekModel(int32_t member, std::span<std::byte> model, Seen* seen);
   std::byte* Gradients();
   Status FitnessOf(const Trainer::Exchange& exchange);
-  void KeepPace(int64_t from);
 
   Options options_;
   TrainerLayout layout_;
@@ -181,6 +177,7 @@ class TrainerDriver {
   std::vector<double> hypers_;                 // of the step
   bool is_clipped_ = false;                    // the gradients of the action under way
   bool is_placed_ = false;                     // the model, in the action under way
+  bool is_idle_ = true;                        // the trainer, before the call under way
 };
 
 }  // namespace covey

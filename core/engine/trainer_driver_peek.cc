@@ -1,24 +1,18 @@
-// What the members of a training see of one another.
+// What the members of a training see of one another's models, until they leave.
+#include <utility>
+
 #include "core/engine/trainer_driver.h"
 #include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
+#include "core/engine/trainer_window.h"
 
 namespace covey {
 
-Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, Seen* seen) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  if (window_ == nullptr && options_.group->size() > 1)
-    return Status::Unsupported(
-        "a trainer shows others only where ranks share memory: all on one host, started by "
-        "coveyrun (shm)");
-  seen->version = trainer_.version();
-  if (window_ != nullptr) seen->state = window_->Look(member, {}, &seen->version);
-  if (parameters.empty()) return Status::Ok();
-  std::vector<std::byte> copy(layout_.length_bytes());
-  RETURN_IF_ERROR(PeekModel(member, copy, seen));
-  if (seen->state == WindowState::kWhole) layout_.CopyOut(copy.data(), parameters);
-  return Status::Ok();
+std::unique_ptr<TrainerWindow> TrainerDriver::LeaveAll() {
+  for (const auto& [from, rounds] : rounds_) rounds->Leave();
+  for (const auto& [from, pairs] : pairs_) pairs->Leave();
+  if (window_ != nullptr) window_->Leave();
+  return std::move(window_);
 }
 
 Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen* seen) {

@@ -1,7 +1,5 @@
 #include "core/engine/trainer_window.h"
 
-#include <utility>
-
 namespace covey {
 
 TrainerMark TrainerMark::Unpacked(uint64_t packed) {
@@ -40,8 +38,6 @@ SeqLock TrainerWindow::Own() const {
 // The mark, and with it what lies there, if that is this rank's model.
 void TrainerWindow::Put(int64_t version) {
   mark_.version = static_cast<uint64_t>(version);
-  const std::lock_guard lock(mutex_);
-  if (is_hidden_) return;
   if (is_there_)
     Own().EndChange(mark_.Packed());
   else
@@ -55,8 +51,7 @@ void TrainerWindow::Show(int64_t version) {
 }
 
 void TrainerWindow::Begin() {
-  const std::lock_guard lock(mutex_);
-  if (is_there_ && !is_hidden_) Own().BeginChange();
+  if (is_there_) Own().BeginChange();
 }
 
 void TrainerWindow::End(int64_t version) { Put(version); }
@@ -86,10 +81,7 @@ void TrainerWindow::Tell(int64_t version, bool is_there) {
   Put(version);
 }
 
-void TrainerWindow::Hide() {
-  const std::lock_guard lock(mutex_);
-  if (!std::exchange(is_hidden_, true)) Own().Close();
-}
+void TrainerWindow::Hide() { Own().Close(); }
 
 WindowState TrainerWindow::Look(int32_t member, std::span<std::byte> model,
                                 int64_t* version) const {

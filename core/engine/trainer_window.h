@@ -18,10 +18,10 @@
 //  - No memory is written before all members have begun the exchange. So a member that waits in it
 //    can be seen by one that has not begun it: the exchange cannot begin to write before that look
 //    has ended, as one rank looks or exchanges, not both.
-//  - A member that has begun the exchange, or ended it, must not trust a copy of one that still says
-//    that it waits there: the memory may be written meanwhile, by a rank or thread that does not
-//    change the word. It knows by their numbers: members count the exchanges that they have ended.
-//    No two are further apart than one, so the mark has the number modulo 4.
+//  - A member that has begun the exchange, or ended it, must not trust a copy of one that still
+//    says that it waits there: the memory may be written meanwhile, by a rank or thread that does
+//    not change the word. It knows by their numbers: members count the exchanges that they have
+//    ended. No two are further apart than one, so the mark has the number modulo 4.
 //
 // Its block of this rank's region goes back once no member can look at it any more: each says so in
 // a word of its own there.
@@ -32,7 +32,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -82,8 +81,8 @@ class TrainerWindow {
   // Brackets each change; Begin may come more than once.
   void Begin();
   void End(int64_t version);
-  // An exchange of models has begun, and is over: it `has_mean`, which is this rank's model with the
-  // next End; or it has failed.
+  // An exchange of models has begun, and is over: it `has_mean`, which is this rank's model with
+  // the next End; or it has failed.
   void Wait();
   void EndWait(bool has_mean);
   // The rank is there, and its model lies there still, or not any more.
@@ -110,8 +109,6 @@ class TrainerWindow {
   std::vector<uint64_t> offsets_;
   TrainerMark mark_;
   bool is_there_ = false;  // what lies there is this rank's model
-  std::mutex mutex_;
-  bool is_hidden_ = false;  // protected by mutex_, as the words of the window are
 };
 
 }  // namespace covey
