@@ -12,6 +12,7 @@
 #include "core/api/session.h"
 #include "core/base/clock.h"
 #include "core/engine/trainer_counts.h"
+#include "core/engine/trainer_window.h"
 
 namespace covey {
 namespace {
@@ -72,6 +73,15 @@ std::vector<TrainerLayout::Parameter> ParametersOf(const covey_trainer_config& c
   return parameters;
 }
 
+// All that must agree.
+std::string TermsOf(const covey_trainer_config& config, const MethodChoice& method) {
+  return "method " + method.Text() + ", op " + NameOf(static_cast<Op>(config.op)) + ", begin " +
+         std::to_string(config.begin) + ", end " + std::to_string(config.end) + ", " +
+         std::to_string(config.num_hypers) + " hyper-parameters, " +
+         std::to_string(config.num_state) + " arrays of state, " +
+         TextOf({config.num_spans, config.dtypes, config.counts});
+}
+
 Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* config,
             covey_trainer* number) {
   if (config == nullptr || number == nullptr || config->struct_size != sizeof(*config))
@@ -87,18 +97,18 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   TrainerLayout layout(ParametersOf(*config));
   RETURN_IF_ERROR(CheckParts(use, *config, layout));
   TrainerDriver::Memory memory;
-  const bool has_room = AllocateMemory(use, *config, layout.length_bytes(), &memory);
-  const Proposal mine{
-      .kind = kKind,
-      .name = config->name,
-      .group = config->group,
-      .text = "method " + method.Text() + ", op " + NameOf(static_cast<Op>(config->op)) +
-              ", begin " + std::to_string(config->begin) + ", end " + std::to_string(config->end) +
-              ", " + std::to_string(config->num_hypers) + " hyper-parameters, " +
-              std::to_string(config->num_state) + " arrays of state, " +
-              TextOf({config->num_spans, config->dtypes, config->counts}),
-      .enough = Status::Ok(),
-      .offset = has_room ? 0 : Transport::kNoOffset};
+  std::unique_ptr<TrainerWindow> window;
+  const bool has_room = AllocateMemory(use, *config, layout.length_bytes(), &memory) &&
+                        AllocateWindow(use, *config, layout.length_bytes(), memory, &window);
+  TrainerWindow* shown = window.get();
+  const uint64_t offset = shown == nullptr ? 0 : shown->offset();
+  const Proposal mine{.kind = kKind,
+                      .name = config->name,
+                      .group = config->group,
+                      .text = TermsOf(*config, method),
+                      .enough = Status::Ok(),
+                      .has_block = shown != nullptr,
+                      .offset = has_room ? offset : Transport::kNoOffset};
   auto driver = std::make_unique<TrainerDriver>(
       TrainerDriver::Options{
           .name = std::string("covey.trainer.") + config->name,
@@ -117,15 +127,18 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .kernels = &BestKernels(),
           .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); },
           .order = [session = use.get()](Operation* it) { return OrderAfterStreams(session, it); }},
-      std::move(layout), std::move(memory), &use->queue(), &use->engine());
+      std::move(layout), std::move(memory), std::move(window), &use->queue(), &use->engine());
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
-  if (const Status status = OpenParts(use, runtime, *config, driver.get()); !status.ok()) {
-    driver->LeaveAll();
-    return status;
-  }
-  *number = use->trainers().Keep(std::move(driver), MonotonicNow());
-  return Status::Ok();
+  if (shown != nullptr) shown->Meet(std::move(offsets));
+  TrainerDriver* opened = driver.get();
+  const covey_trainer kept = use->trainers().Keep(std::move(driver), MonotonicNow());
+  const Status status = OpenParts(use, runtime, *config, opened);
+  if (status.ok())
+    *number = kept;
+  else
+    use->CloseTrainer(kept);
+  return status;
 }
 
 Status NextOf(TrainerDriver* trainer, int64_t timeout_ns, covey_action* action) {

@@ -2,6 +2,8 @@
 #ifndef COVEY_CORE_API_C_API_TRAINER_H_
 #define COVEY_CORE_API_C_API_TRAINER_H_
 
+#include <memory>
+
 #include "core/api/c_api.h"
 #include "core/api/covey_trainer.h"
 #include "core/api/runtime_handle.h"
@@ -19,6 +21,11 @@ Status CheckParts(const Use& use, const covey_trainer_config& config, const Trai
 // Memory for the exchanges of all parts of the training. False: there is no room.
 bool AllocateMemory(const Use& use, const covey_trainer_config& config, size_t length_bytes,
                     TrainerDriver::Memory* memory);
+
+// This rank's window (core/engine/trainer_window.h), to be told where the others' are; null where
+// there is none. False: there is no room.
+bool AllocateWindow(const Use& use, const covey_trainer_config& config, size_t length_bytes,
+                    const TrainerDriver::Memory& memory, std::unique_ptr<TrainerWindow>* window);
 
 // Opens the rounds and pairs of all parts of the training, now that all members are there.
 Status OpenParts(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,

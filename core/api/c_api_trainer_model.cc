@@ -5,6 +5,7 @@
 
 #include "core/api/c_api_trainer.h"
 #include "core/api/session.h"
+#include "core/engine/trainer_window.h"
 
 namespace covey {
 namespace {
@@ -18,22 +19,23 @@ Status FillSpans(const TrainerDriver& trainer, std::byte* base, void** spans) {
 }
 
 Status PeekOf(TrainerDriver* trainer, int32_t rank, void* const* spans, covey_seen* seen) {
-  const size_t count = trainer->layout().offsets_bytes().size();
+  const size_t count = spans == nullptr ? 0 : trainer->layout().offsets_bytes().size();
   if (seen == nullptr || seen->struct_size != sizeof(*seen))
     return Status::InvalidArgument("seen is NULL, or struct_size is not that of covey_seen");
-  if (spans == nullptr || std::any_of(spans, spans + count, [](const void* at) { return !at; }))
-    return Status::InvalidArgument("trainer: spans is NULL, or one of the spans is");
+  if (std::any_of(spans, spans + count, [](const void* at) { return !at; }))
+    return Status::InvalidArgument("trainer: one of the spans is NULL");
   const std::vector<Rank>& members = trainer->group().members;
   const auto found = std::find(members.begin(), members.end(), Rank{rank});
   if (found == members.end())
     return Status::InvalidArgument("trainer: rank " + std::to_string(rank) +
                                    " is no member of its group");
-  RoundsPort::Seen model;
+  TrainerDriver::Seen model;
   RETURN_IF_ERROR(
       trainer->Peek(static_cast<int32_t>(found - members.begin()), {spans, count}, &model));
-  seen->whole = model.whole ? 1 : 0;
-  seen->superseded = model.superseded ? 1 : 0;
+  seen->state = static_cast<covey_seen_state>(model.state);
+  seen->superseded = model.is_superseded ? 1 : 0;
   seen->step = static_cast<int64_t>(model.step);
+  seen->version = model.version;
   return Status::Ok();
 }
 
@@ -70,6 +72,27 @@ Status PlaceAt(const Use& use, TrainerDriver* trainer, const covey_tensor* tenso
 }
 
 }  // namespace
+
+bool AllocateWindow(const Use& use, const covey_trainer_config& config, size_t length_bytes,
+                    const TrainerDriver::Memory& memory, std::unique_ptr<TrainerWindow>* window) {
+  const Group* group = use->FindGroup(config.group);
+  Transport& transport = use->transport();
+  if (transport.words() == nullptr || group->size() == 1) return true;
+  const uint64_t offset = use->AllocBlock(TrainerWindow::BlockBytes(group->size()));
+  if (offset == Transport::kNoOffset) return false;
+  const std::byte* model = memory.model.get();
+  const bool is_seen = config.in_place != 0 && model != nullptr &&
+                       transport.OffsetOf(model, length_bytes) != Transport::kNoOffset;
+  *window =
+      std::make_unique<TrainerWindow>(TrainerWindow::Options{.transport = &transport,
+                                                             .group = group,
+                                                             .offset = offset,
+                                                             .model = is_seen ? model : nullptr,
+                                                             .length_bytes = length_bytes,
+                                                             .version = config.begin});
+  return true;
+}
+
 }  // namespace covey
 
 using covey::Status;
@@ -109,6 +132,11 @@ covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int
   return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
     return covey::PeekOf(it, rank, spans, seen);
   });
+}
+
+void covey_trainer_hide(covey_runtime* runtime, covey_trainer trainer) {
+  const Use use(covey::OrDefault(runtime));
+  if (TrainerDriver* found = covey::FindTrainer(use, trainer)) found->Hide();
 }
 
 }  // extern "C"

@@ -35,8 +35,8 @@ struct Spans {
   int32_t count() const { return static_cast<int32_t>(counts.size()); }
 };
 
-// Zeroed. In the arena; or where that would leave no room there, and it need not be shared, outside:
-// that costs each operation a copy. Null: there is no room, or `length_bytes` is 0.
+// Zeroed. In the arena; or, where that would leave no room there and it need not be shared,
+// outside: that costs each operation a copy. Null: there is no room, or `length_bytes` is 0.
 TrainerDriver::Buffer Allocate(const Use& use, size_t length_bytes, bool is_shared) {
   const auto alloc = [&](size_t bytes) {
     return TrainerDriver::Buffer(static_cast<std::byte*>(use->transport().AllocData(bytes)),

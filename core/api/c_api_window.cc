@@ -5,7 +5,7 @@
 #include "core/api/covey_window.h"
 #include "core/api/runtime_handle.h"
 #include "core/api/session.h"
-#include "core/transport/seqlock.h"
+#include "core/transport/window.h"
 
 namespace covey {
 namespace {
@@ -26,9 +26,8 @@ Status CheckSpans(int32_t count, const void* spans, const int64_t* lengths_bytes
   return Status::Ok();
 }
 
-SeqLock WindowOf(Session* session, Rank rank, int64_t place) {
-  Transport& transport = session->transport();
-  return {reinterpret_cast<uint64_t*>(transport.Base(rank) + place), transport.words()};
+SeqLock OwnWindow(const Use& use, int64_t place) {
+  return WindowAt(&use->transport(), use->rank(), static_cast<uint64_t>(place));
 }
 
 Status Open(const Use& use, void* const* spans, const int64_t* lengths_bytes, int32_t count,
@@ -50,32 +49,23 @@ Status Open(const Use& use, void* const* spans, const int64_t* lengths_bytes, in
   if (offset == Transport::kNoOffset)
     return Status::Exhausted("the arena has no room for a window: raise COVEY_ARENA_BYTES");
   *place = static_cast<int64_t>(offset);
-  WindowOf(use.get(), use->rank(), *place).Open(known);
+  OwnWindow(use, *place).Open(known);
   return Status::Ok();
 }
 
-Status LookAt(const Use& use, int32_t rank, int64_t place, std::span<void* const> to,
-              const int64_t* lengths_bytes, covey_window_state* state, int64_t* version) {
+Status Look(const Use& use, int32_t rank, int64_t place, std::span<void* const> to,
+            const int64_t* lengths_bytes, covey_window_state* state, int64_t* version) {
   RETURN_IF_ERROR(CheckUse(use));
   RETURN_IF_ERROR(CheckSpans(static_cast<int32_t>(to.size()), to.data(), lengths_bytes));
   if (rank < 0 || rank >= use->size() || place < 0 || place % 64 != 0 || !state || !version)
     return Status::InvalidArgument("window: rank " + std::to_string(rank) + " or place " +
                                    std::to_string(place) + " is none, or state or version is NULL");
-  *version = 0;
-  uint64_t seen = 0;
-  const SeqLock window = WindowOf(use.get(), Rank{rank}, place);
-  const std::byte* base = use->transport().Base(Rank{rank});
-  if (use->transport().IsLost(Rank{rank})) {
-    // An owner that leaves in good order closes it, or gives the memory back, which is zero then.
-    const bool is_open = window.Peek(base, {}, {}, &seen) == SeqLock::Found::kWhole;
-    *state = is_open ? COVEY_WINDOW_LOST : COVEY_WINDOW_CLOSED;
-    return Status::Ok();
-  }
   const std::vector<uint64_t> lengths(lengths_bytes, lengths_bytes + to.size());
-  const SeqLock::Found found = window.Peek(base, to, lengths, &seen);
+  uint64_t seen = 0;
+  const WindowState found =
+      LookAtWindow(&use->transport(), Rank{rank}, static_cast<uint64_t>(place), to, lengths, &seen);
   *state = static_cast<covey_window_state>(found);
-  if (found == SeqLock::Found::kWhole || found == SeqLock::Found::kChanging)
-    *version = static_cast<int64_t>(seen);
+  *version = found == WindowState::kNothing ? 0 : static_cast<int64_t>(seen);
   return Status::Ok();
 }
 
@@ -97,18 +87,18 @@ covey_code covey_window_open(covey_runtime* runtime, void* const* spans,
 
 void covey_window_begin(covey_runtime* runtime, int64_t place) {
   const Use use(OrDefault(runtime));
-  if (covey::CheckUse(use).ok()) covey::WindowOf(use.get(), use->rank(), place).BeginChange();
+  if (covey::CheckUse(use).ok()) covey::OwnWindow(use, place).BeginChange();
 }
 
 void covey_window_end(covey_runtime* runtime, int64_t place, int64_t version) {
   const Use use(OrDefault(runtime));
   if (covey::CheckUse(use).ok())
-    covey::WindowOf(use.get(), use->rank(), place).EndChange(static_cast<uint64_t>(version));
+    covey::OwnWindow(use, place).EndChange(static_cast<uint64_t>(version));
 }
 
 void covey_window_close(covey_runtime* runtime, int64_t place) {
   const Use use(OrDefault(runtime));
-  if (covey::CheckUse(use).ok()) covey::WindowOf(use.get(), use->rank(), place).Close();
+  if (covey::CheckUse(use).ok()) covey::OwnWindow(use, place).Close();
 }
 
 covey_code covey_window_look(covey_runtime* runtime, int32_t rank, int64_t place, void* const* to,
@@ -118,7 +108,7 @@ covey_code covey_window_look(covey_runtime* runtime, int32_t rank, int64_t place
   if (const covey::Status fits = covey::CheckSpans(num_spans, to, lengths_bytes); !fits.ok())
     return Report(fits, error);
   const std::span<void* const> spans(to, static_cast<size_t>(num_spans));
-  return Report(covey::LookAt(use, rank, place, spans, lengths_bytes, state, version), error);
+  return Report(covey::Look(use, rank, place, spans, lengths_bytes, state, version), error);
 }
 
 }  // extern "C"

@@ -67,6 +67,10 @@ typedef struct covey_trainer_config {
                             * changed nothing */
   int32_t vacates;         /* 1: the caller's tensors lie in memory of this trainer after an action:
                             * it gets COVEY_VACATE before such memory ends. Not agreed */
+  int32_t in_place; /* 1: the caller trains its model where covey_trainer_model says, in parts whose
+                     * exchanges are operations (not rounds, not pairs): others may look at it
+                     * there. It lies there from the first call of such a part on, and is changed
+                     * only within actions. Not agreed */
 } covey_trainer_config;
 
 /* The input of a step, beside the gradients. */
@@ -128,13 +132,23 @@ typedef struct covey_position {
                     * Not restored */
 } covey_position;
 
-/* A model of another rank. */
+typedef enum covey_seen_state {
+  COVEY_SEEN_WHOLE = 0,    /* copied, all of one moment; or only looked at */
+  COVEY_SEEN_NOTHING = 1,  /* there is no model to be seen, or none yet */
+  COVEY_SEEN_CHANGING = 2, /* it is being changed, or was while it was copied; call it again. In
+                            * pairs also: the member has not begun */
+  COVEY_SEEN_CLOSED = 3,   /* the member has closed its trainer, or hidden it */
+  COVEY_SEEN_LOST = 4      /* it has died, or left without that */
+} covey_seen_state;
+
+/* A look at a member. */
 typedef struct covey_seen {
   uint32_t struct_size;
-  int32_t whole;      /* 0: it was changed while it was copied; call it again. In pairs also: the
-                       * member has not begun */
+  covey_seen_state state;
   int32_t superseded; /* in rounds: 1: an average of all has come after it */
   int64_t step;       /* in rounds: that it was published as; 0: none yet */
+  int64_t version; /* updates that the member had done, as it last said; 0 if it has closed, or is
+                       * lost */
 } covey_seen;
 
 /* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op,
@@ -154,9 +168,10 @@ COVEY_API covey_code covey_trainer_gradients(covey_runtime* runtime, covey_train
 COVEY_API covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer,
                                          void** spans, covey_error* error);
 
-/* Within COVEY_COLLECT_MODEL, for a model on a device: parameter i lies at tensors[i], of its dtype,
- * contiguous, of the shape [count], and is exchanged there, in place, up to COVEY_LOAD_MODEL,
- * ordered on the streams of the tensors. Parameters beside it in memory of the host are listed too.
+/* Within COVEY_COLLECT_MODEL, for a model on a device: parameter i lies at tensors[i], of its
+ * dtype, contiguous, of the shape [count], and is exchanged there, in place, up to
+ * COVEY_LOAD_MODEL, ordered on the streams of the tensors. Parameters beside it in memory of the
+ * host are listed too.
  * No codec encodes them. To be called within each COVEY_COLLECT_MODEL.
  * COVEY_UNSUPPORTED in rounds and pairs: they exchange models at covey_trainer_model. */
 COVEY_API covey_code covey_trainer_place(covey_runtime* runtime, covey_trainer trainer,
@@ -236,10 +251,17 @@ COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer
 
 /* Copies the model of a member, by its rank in the job, as others see it now to spans[i], its
  * parameters: in pairs what it has published last, with what others have made of it since; in
- * rounds of models what it has published last. By any member, alone, within a step or not.
+ * rounds of models what it has published last; where models are exchanged by operations (local,
+ * dpsgd) what it trains on, if it does so in place, as it was after its last update, also while it
+ * waits for others. They are written only with COVEY_SEEN_WHOLE. spans NULL: only looks for state
+ * and version, in any part. By any member, alone, at itself too, within a step or not; never waits.
  * COVEY_UNSUPPORTED in a part of other methods, and where ranks share no memory. */
 COVEY_API covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
                                         void* const* spans, covey_seen* seen, covey_error* error);
+
+/* Others see COVEY_SEEN_CLOSED from now on, for ever; covey_trainer_close does that too. An unknown
+ * trainer: does nothing. */
+COVEY_API void covey_trainer_hide(covey_runtime* runtime, covey_trainer trainer);
 
 /* Between two steps: the i-th of the arrays that the method replicates on all ranks, such as
  * diloco's outer momentum; *bytes of it, the model's spans as covey_trainer_model has them. Returns

@@ -10,6 +10,7 @@
 #include "core/base/keep_freed.h"
 #include "core/device/plugin_device.h"
 #include "core/engine/engine.h"
+#include "core/engine/trainer_window.h"
 #include "core/partial/shared_port.h"
 #include "core/plan/algorithm.h"
 #include "core/replicated/replica_port.h"
@@ -227,17 +228,33 @@ void Session::CloseRounds(uint64_t number) {
 }
 
 void Session::CloseTrainer(uint64_t number) {
-  if (TrainerDriver* trainer = trainers_.Find(number)) trainer->LeaveAll();
+  if (TrainerDriver* trainer = trainers_.Find(number)) {
+    std::unique_ptr<TrainerWindow> window = trainer->LeaveAll();
+    const std::lock_guard lock(mutex_);
+    if (window != nullptr) windows_.push_back(std::move(window));
+  }
   trainers_.Close(number);
   trainers_.TakeUnused();  // whose memory goes with them
+  SweepRounds();
 }
 
+// Blocks that no member can touch any more go back.
 void Session::SweepRounds() {
   for (const std::unique_ptr<RoundsPort>& rounds : rounds_.TakeUnused()) {
     engine_->WithProgressLock([&] { rounds->Part(&runtime_->channels()); });
     for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
   }
   for (const std::unique_ptr<GossipPort>& pairs : pairs_.TakeUnused()) FreeBlock(pairs->offset());
+  std::vector<uint64_t> unused;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(windows_, [&](const std::unique_ptr<TrainerWindow>& window) {
+      if (!window->HaveAllLeft()) return false;
+      unused.push_back(window->offset());
+      return true;
+    });
+  }
+  for (const uint64_t offset : unused) FreeBlock(offset);
 }
 
 Status Session::StartTimeline(const std::string& path) {

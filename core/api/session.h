@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/config.h"
@@ -114,6 +115,8 @@ class Session {
   std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Group>> groups_;  // protected by mutex_; never shrinks
   uint64_t channels_ = 0;                              // protected by mutex_
+  // Of trainings that are closed; protected by mutex_.
+  std::vector<std::unique_ptr<TrainerWindow>> windows_;
   HandleTable<RoundsPort> rounds_;
   HandleTable<GossipPort> pairs_;
   HandleTable<TrainerDriver> trainers_;

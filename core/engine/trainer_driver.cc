@@ -5,6 +5,7 @@
 #include "core/base/finite.h"
 #include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
+#include "core/engine/trainer_window.h"
 #include "core/train/clip_norm.h"
 
 namespace covey {
@@ -20,10 +21,20 @@ Status TryLock(std::unique_lock<std::mutex>* lock) {
 // Whether updates are with this rank's own gradients.
 bool IsOwn(const TrainerRounds& rounds) { return rounds.outer() != nullptr || rounds.has_models(); }
 
+// Whether the adapter changes its model, or what belongs to it.
+bool IsChange(Stage stage) {
+  return stage == Stage::kUpdate || stage == Stage::kLoadModel || stage == Stage::kUnpack ||
+         stage == Stage::kLoadState;
+}
+
+// Whether the model is exchanged where it lies.
+bool IsOnModel(Stage stage) { return stage == Stage::kAverage || stage == Stage::kMix; }
+
 }  // namespace
 
 TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memory,
-                             TensorQueue* queue, Engine* engine)
+                             std::unique_ptr<TrainerWindow> window, TensorQueue* queue,
+                             Engine* engine)
     : options_(std::move(options)),
       layout_(std::move(layout)),
       memory_(std::move(memory)),
@@ -40,6 +51,7 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memor
                    .order = options_.order}),
       trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
                options_.step, options_.has_state, options_.end, options_.reduces, options_.vacates),
+      window_(std::move(window)),
       hypers_(static_cast<size_t>(options_.hypers)) {}
 
 void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds) {
@@ -48,11 +60,6 @@ void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> round
 
 void TrainerDriver::AddPairs(int64_t from, std::unique_ptr<TrainerPairs> pairs) {
   pairs_.emplace(from, std::move(pairs));
-}
-
-void TrainerDriver::LeaveAll() {
-  for (const auto& [from, rounds] : rounds_) rounds->Leave();
-  for (const auto& [from, pairs] : pairs_) pairs->Leave();
 }
 
 TrainerDriver::~TrainerDriver() = default;
@@ -97,6 +104,9 @@ Status TrainerDriver::Take(Trainer::Ready ready) {
   const bool waits_on = !ready.exchange.has_value() && !ready.action.has_value() && !ready.end;
   if (waits_on) ready.exchange = std::move(ready_.exchange);
   ready_ = std::move(ready);
+  const bool is_new = std::exchange(is_idle_, trainer_.IsIdle());
+  if (is_new && window_ != nullptr && trainer_.part() == Trainer::kNoPart)
+    window_->Show(trainer_.version());
   return Status::Ok();
 }
 
@@ -106,6 +116,9 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
   for (;;) {
     if (ready_.end.has_value()) {
       due->has_ended = true;
+      is_idle_ = trainer_.IsIdle();
+      if (window_ != nullptr)
+        window_->Tell(trainer_.version(), trainer_.part() == Trainer::kNoPart);
       return *std::exchange(ready_.end, std::nullopt);
     }
     if (ready_.action.has_value()) {
@@ -120,6 +133,8 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
       due->action = action;
       due->hypers = rounds == nullptr || IsOwn(*rounds) ? hypers_ : rounds->hypers();
       if (action.stage == Stage::kUnpack) due->image = rounds->image();
+      // train-T19: it is not seen while it is changed.
+      if (IsChange(action.stage) && window_ != nullptr) window_->Begin();
       return Status::Ok();
     }
     if (trainer_.IsIdle())
@@ -133,6 +148,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
       operations_.Await(kNever, &others, &unused);
     }
     if (!status.ok() || EndExchange(std::min(deadline, ready_.deadline), &status, &result)) {
+      if (window_ != nullptr) window_->EndWait(status.ok());
       ready_ = trainer_.OnExchangeEnd(status, result, clock_.Now());
       continue;
     }
@@ -152,7 +168,9 @@ Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
   RETURN_IF_ERROR(TryLock(&lock));
   const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
   const bool is_model = ready_.action.has_value() && ready_.action->stage == Stage::kCollectModel;
+  const bool is_change = ready_.action.has_value() && IsChange(ready_.action->stage);
   RETURN_IF_ERROR(Take(trainer_.OnAck(number, done, clock_.Now())));
+  if (is_change && window_ != nullptr) window_->End(trainer_.version());
   if (done) is_clipped_ = false;
   if (is_model && !std::exchange(is_placed_, false)) operations_.Place({});
   updates_ += done && is_update ? 1 : 0;
@@ -234,8 +252,13 @@ Status TrainerDriver::Begin(const Trainer::Exchange& exchange) {
   }
   const bool has_numbers =
       exchange.stage != Stage::kAgree && exchange.stage != Stage::kAverageState;
-  return operations_.Begin(exchange, exchange.stage == Stage::kReduce ? gradients() : model(),
-                           has_numbers ? FitnessOf(exchange) : Status::Ok());
+  const bool waits = IsOnModel(exchange.stage) && window_ != nullptr;
+  if (waits) window_->Begin();  // a codec may add to the model
+  const Status begun =
+      operations_.Begin(exchange, exchange.stage == Stage::kReduce ? gradients() : model(),
+                        has_numbers ? FitnessOf(exchange) : Status::Ok());
+  if (waits) window_->Wait();
+  return begun;
 }
 
 // Waits for the exchange under way. False: the deadline is over.
@@ -247,7 +270,9 @@ bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* resu
     return true;
   }
   const bool leaves = exchange_->stage == Stage::kLeave || exchange_->stage == Stage::kHandOver;
-  if (leaves) KeepPace(exchange_->part);
+  // The rounds that follow at once wait no longer at first than later.
+  TrainerRounds* next = leaves ? RoundsOf(options_.method.Until(exchange_->part)) : nullptr;
+  if (next != nullptr) next->Assume(RoundsOf(exchange_->part)->step_time());
   const bool publishes = exchange_->stage == Stage::kPublish;
   const Status fitness = publishes ? FitnessOf(*exchange_) : Status::Ok();
   TrainerRounds* rounds = RoundsOf(exchange_->part);
@@ -255,12 +280,6 @@ bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* resu
   if (!rounds->Perform(*exchange_, fitness, hypers, deadline, status, result)) return false;
   exchange_.reset();
   return true;
-}
-
-// The rounds that follow those of part `from` at once wait no longer at first than later.
-void TrainerDriver::KeepPace(int64_t from) {
-  const TrainerRounds* next = RoundsOf(options_.method.Until(from));
-  if (next != nullptr) RoundsOf(options_.method.Until(from))->Assume(RoundsOf(from)->step_time());
 }
 
 // Why this rank's gradients must not be mixed with those of others.
@@ -322,6 +341,7 @@ Status TrainerDriver::Restore(const Trainer::Position& position) {
   if (position.version < 0 || position.step < 0 || position.local < 0)
     return Status::InvalidArgument("a position has no negative version or step");
   RETURN_IF_ERROR(trainer_.Restore(position));
+  if (window_ != nullptr) window_->Tell(trainer_.version(), false);
   TrainerRounds* rounds = RoundsOf(trainer_.part());
   if (rounds != nullptr) rounds->Assume(position.step_time);
   const bool has_deltas = rounds != nullptr && rounds->outer() != nullptr;
@@ -348,20 +368,19 @@ Status TrainerDriver::GetState(std::vector<StateArray>* arrays) {
   return Status::Ok();
 }
 
-Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters,
-                           RoundsPort::Seen* seen) {
+Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, Seen* seen) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  const auto pairs = pairs_.find(trainer_.part());
-  const TrainerRounds* rounds = RoundsOf(trainer_.part());
-  const bool has_models = rounds != nullptr && rounds->has_models();
-  if (pairs == pairs_.end() && !has_models)
+  if (window_ == nullptr && options_.group->size() > 1)
     return Status::Unsupported(
-        "a trainer shows the models of others in pairs, and in rounds of models");
+        "a trainer shows others only where ranks share memory: all on one host, started by "
+        "coveyrun (shm)");
+  seen->version = trainer_.version();
+  if (window_ != nullptr) seen->state = window_->Look(member, {}, &seen->version);
+  if (parameters.empty()) return Status::Ok();
   std::vector<std::byte> copy(layout_.length_bytes());
-  if (has_models) RETURN_IF_ERROR(rounds->Peek(member, copy, seen));
-  if (!has_models) seen->whole = pairs->second->Peek(member, copy.data());
-  layout_.CopyOut(copy.data(), parameters);
+  RETURN_IF_ERROR(PeekModel(member, copy, seen));
+  if (seen->state == WindowState::kWhole) layout_.CopyOut(copy.data(), parameters);
   return Status::Ok();
 }
 

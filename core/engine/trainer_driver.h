@@ -7,6 +7,7 @@
 #define COVEY_CORE_ENGINE_TRAINER_DRIVER_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,7 +21,6 @@
 #include "core/base/kernels.h"
 #include "core/base/tensor.h"
 #include "core/engine/trainer_operations.h"
-#include "core/partial/rounds_port.h"
 #include "core/train/layout.h"
 #include "core/train/trainer.h"
 
@@ -28,7 +28,9 @@ namespace covey {
 
 class TrainerPairs;
 class TrainerRounds;
+class TrainerWindow;
 struct TrainerCounts;
+enum class WindowState : uint8_t;
 
 class TrainerDriver {
  public:
@@ -75,15 +77,17 @@ class TrainerDriver {
   struct Memory {
     Buffer gradients, model;
   };
-  // The queue and the engine outlive the driver.
-  TrainerDriver(Options options, TrainerLayout layout, Memory memory, TensorQueue* queue,
-                Engine* engine);
+  // `window`: by what the members see one another, once they have met; null: by nothing. The queue
+  // and the engine outlive the driver.
+  TrainerDriver(Options options, TrainerLayout layout, Memory memory,
+                std::unique_ptr<TrainerWindow> window, TensorQueue* queue, Engine* engine);
   // Before the first step: the rounds, or the pairs, of the part that begins at version `from`, for
   // each of Trainer::PartsOf; gradients() is room for copies of rounds.
   void AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds);
   void AddPairs(int64_t from, std::unique_ptr<TrainerPairs> pairs);
-  // Before it is closed, or dropped.
-  void LeaveAll();
+  // Before it is closed, or dropped. The window, which has been left, too: to be destroyed once its
+  // block can go back. Null: there is none.
+  std::unique_ptr<TrainerWindow> LeaveAll();
 
   // To be destroyed when CanBeFreed, or no operation is in flight any more.
   ~TrainerDriver();
@@ -104,9 +108,20 @@ class TrainerDriver {
   Status Settle();
   Status BeginPass();
   Status Serve();
-  // Copies the model of a member as others see it to where parameters lie, in a part of pairs, or
-  // of rounds of models, of any phase. In pairs seen->step stays 0.
-  Status Peek(int32_t member, std::span<void* const> parameters, RoundsPort::Seen* seen);
+  // The model of a member as others see it, and how far it is.
+  struct Seen {
+    WindowState state{};  // core/transport/window.h
+    int64_t version = 0;
+    // Rounds: the step that it was published as, and whether an average of all has come after it.
+    uint64_t step = 0;
+    bool is_superseded = false;
+  };
+  // Copies it to where parameters lie, in a part of pairs, of rounds of models, or of exchanges of
+  // models by operations; `parameters` empty: only looks, in any part. Within a call or not; never
+  // waits.
+  Status Peek(int32_t member, std::span<void* const> parameters, Seen* seen);
+  // Others see nothing of this rank any more. Any thread, within a call or not.
+  void Hide();
   // The next action, or the end. kTimeout without either: the deadline is over, and it goes on when
   // called again.
   Status Next(Time deadline, Due* due);
@@ -141,9 +156,9 @@ class TrainerDriver {
   Status Begin(const Trainer::Exchange& exchange);
   bool EndExchange(Time deadline, Status* status, StageResult* result);
   TrainerRounds* RoundsOf(int64_t part);
+  Status PeekModel(int32_t member, std::span<std::byte> model, Seen* seen);
   std::byte* Gradients();
   Status FitnessOf(const Trainer::Exchange& exchange);
-  void KeepPace(int64_t from);
 
   Options options_;
   TrainerLayout layout_;
@@ -157,11 +172,13 @@ class TrainerDriver {
   // By the version that their part begins at.
   std::map<int64_t, std::unique_ptr<TrainerRounds>> rounds_;
   std::map<int64_t, std::unique_ptr<TrainerPairs>> pairs_;
+  std::unique_ptr<TrainerWindow> window_;  // null: there is none
   Trainer::Ready ready_;
   std::optional<Trainer::Exchange> exchange_;  // of rounds or pairs, under way
   std::vector<double> hypers_;                 // of the step
   bool is_clipped_ = false;                    // the gradients of the action under way
   bool is_placed_ = false;                     // the model, in the action under way
+  bool is_idle_ = true;                        // the trainer, before the call under way
 };
 
 }  // namespace covey

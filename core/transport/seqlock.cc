@@ -12,13 +12,24 @@ void SeqLock::Open(std::span<const Span> spans) {
   }
 }
 
-void SeqLock::BeginChange() { words_->Store(at_, words_->Load(at_) | 1); }
+// Closed it stays, also if another thread has closed it meanwhile.
+void SeqLock::Move(uint64_t from, uint64_t to) {
+  if (from != kClosed) words_->CompareExchange(at_, from, to);
+}
+
+void SeqLock::BeginChange() {
+  const uint64_t word = words_->Load(at_);
+  Move(word, word | 1);
+}
 
 void SeqLock::EndChange(uint64_t version) {
   words_->Store(at_ + 1, version);
+  const uint64_t word = words_->Load(at_);
   // transport-L2: a new even number each time: a reader that slept through a change sees it.
-  words_->Store(at_, (words_->Load(at_) | 1) + 1);
+  Move(word, (word | 1) + 1);
 }
+
+void SeqLock::Tell(uint64_t version) { words_->Store(at_ + 1, version); }
 
 void SeqLock::Close() { words_->Store(at_, kClosed); }
 
@@ -26,8 +37,8 @@ SeqLock::Found SeqLock::Peek(const std::byte* base, std::span<void* const> to,
                              std::span<const uint64_t> lengths_bytes, uint64_t* version) const {
   const uint64_t before = words_->Load(at_);
   if (before == kClosed) return Found::kClosed;
-  if (before == 0) return Found::kNothing;
   *version = words_->Load(at_ + 1);
+  if (before == 0) return Found::kNothing;
   if (to.empty()) return Found::kWhole;
   // transport-L1: odd: the owner is at it, or was stopped there. Nothing is copied.
   if (before % 2 == 1) return Found::kChanging;

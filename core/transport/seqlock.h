@@ -7,8 +7,9 @@
 //   sequence    event           sequence after
 //   0, even     BeginChange     the next odd one
 //   odd         BeginChange     the same: it has ended badly, and changes on
-//   any         EndChange       the next even one; before it the version
-//   any         Close           kClosed, for ever
+//   other       EndChange       the next even one; before it the version
+//   any         Tell            the same; the version
+//   any         Close           kClosed, for ever: the others change nothing then
 //
 // (A lock of sequences, as C. Lameter has it in the Linux kernel: readers of one writer's data that
 // never write. The word takes no value twice.)
@@ -16,7 +17,8 @@
 // The words lie in the owner's region, those of its spans behind them:
 //   sequence, version, count of spans, then offset and length in bytes of each
 //
-// One thread of the owner changes; any thread of any rank looks. No state but the memory.
+// One thread of the owner changes, any of its threads closes; any thread of any rank looks. No
+// state but the memory.
 #ifndef COVEY_CORE_TRANSPORT_SEQLOCK_H_
 #define COVEY_CORE_TRANSPORT_SEQLOCK_H_
 
@@ -50,15 +52,19 @@ class SeqLock {
   void Open(std::span<const Span> spans);
   void BeginChange();
   void EndChange(uint64_t version);
+  // Says the version alone, also within a change, or before the first one.
+  void Tell(uint64_t version);
   void Close();
 
   // Any rank: copies span i to to[i], lengths_bytes[i] bytes; the owner's region begins at `base`.
-  // No spans: only looks. *version, unless nothing was found, is the one that EndChange was told.
+  // No spans: only looks. *version, unless it is closed, is the one that was told last; 0: none.
   Found Peek(const std::byte* base, std::span<void* const> to,
              std::span<const uint64_t> lengths_bytes, uint64_t* version) const;
 
  private:
   static constexpr uint64_t kClosed = ~uint64_t{0};
+
+  void Move(uint64_t from, uint64_t to);
 
   uint64_t* at_;
   SharedAtomics* words_;

@@ -266,7 +266,8 @@ static PyMethodDef methods[] = {
      "topology_row((as above), round, index) -> (weights, receivers, 0)"},
     {"trainer_open", TrainerOpen, METH_VARARGS,
      "trainer_open(group, name, method, op, begin, dtypes, counts, hypers, state, end = 0, keeps "
-     "gradients = 0, prepares = 0, reduces = 0, vacates = 0) -> trainer; all call it"},
+     "gradients = 0, prepares = 0, reduces = 0, vacates = 0, in place "
+     "= 0) -> trainer; all call it"},
     {"trainer_spans", TrainerSpans, METH_VARARGS,
      "trainer_spans(trainer, count, of the model or of gradients) -> addresses"},
     {"trainer_place", TrainerPlace, METH_VARARGS,
@@ -278,7 +279,10 @@ static PyMethodDef methods[] = {
     {"trainer_begin_pass", TrainerBeginPass, METH_VARARGS, "trainer_begin_pass(trainer)"},
     {"trainer_serve", TrainerServe, METH_VARARGS, "trainer_serve(trainer)"},
     {"trainer_peek", TrainerPeek, METH_VARARGS,
-     "trainer_peek(trainer, rank, addresses) -> (whole, step, superseded)"},
+     "trainer_peek(trainer, rank, addresses or None) -> (covey_seen_state, step, superseded, "
+     "version)"},
+    {"trainer_hide", TrainerHide, METH_VARARGS,
+     "trainer_hide(trainer): others see nothing of this rank any more"},
     {"trainer_next", TrainerNext, METH_VARARGS,
      "trainer_next(trainer, number of hypers) -> (verb, number, hypers, image, its length, own, "
      "scale)"},

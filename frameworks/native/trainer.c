@@ -13,10 +13,10 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
   long long begin, end = 0;
   int op;
   PyObject *method, *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Liiii:trainer_open", &group, &config.name, &method, &op,
+  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Liiiii:trainer_open", &group, &config.name, &method, &op,
                         &begin, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers,
                         &config.num_state, &end, &config.keeps_gradients, &config.prepares,
-                        &config.reduces, &config.vacates))
+                        &config.reduces, &config.vacates, &config.in_place))
     return NULL;
   config.method = MethodOf(method);
   if (PyErr_Occurred()) return NULL;
@@ -156,11 +156,14 @@ PyObject* TrainerPeek(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
   int rank;
-  PyObject* tuple;
-  if (!PyArg_ParseTuple(args, "KiO!:trainer_peek", &trainer, &rank, &PyTuple_Type, &tuple))
+  PyObject* addresses;
+  if (!PyArg_ParseTuple(args, "KiO:trainer_peek", &trainer, &rank, &addresses)) return NULL;
+  if (addresses != Py_None && !PyTuple_Check(addresses)) {
+    PyErr_SetString(PyExc_TypeError, "trainer_peek: addresses is a tuple, or None");
     return NULL;
-  void** to = AddressesOf(tuple);
-  if (to == NULL) return NULL;
+  }
+  void** to = addresses == Py_None ? NULL : AddressesOf(addresses);
+  if (to == NULL && PyErr_Occurred()) return NULL;
   covey_seen seen = COVEY_INIT(covey_seen);
   covey_error error;
   ClearError(&error);
@@ -169,7 +172,16 @@ PyObject* TrainerPeek(PyObject* module, PyObject* args) {
   Py_END_ALLOW_THREADS
   free(to);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue("(iLi)", (int)seen.whole, (long long)seen.step, (int)seen.superseded);
+  return Py_BuildValue("(iLiL)", (int)seen.state, (long long)seen.step, (int)seen.superseded,
+                       (long long)seen.version);
+}
+
+PyObject* TrainerHide(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  if (!PyArg_ParseTuple(args, "K:trainer_hide", &trainer)) return NULL;
+  covey_trainer_hide(NULL, trainer);
+  Py_RETURN_NONE;
 }
 
 /* NULL, with an exception set, when there is no memory. */

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,12 @@ class Adapter {
     config.dtypes = types;
     config.counts = counts;
     config.num_state = kept.empty() ? 0 : -1;
+    config.in_place = in_place ? 1 : 0;
     const covey_code code = covey_trainer_open(runtime_, &config, &trainer, &error);
-    if (code != COVEY_OK) return code;
-    return COVEY_OK;
+    if (code != COVEY_OK || !in_place) return code;
+    const covey_code found = covey_trainer_model(runtime_, trainer, model_, &error);
+    if (found == COVEY_OK && model_[0] != nullptr) Show();
+    return found;
   }
 
   // With the gradient of `step`. COVEY_TIMEOUT: waits no longer than timeout_ns.
@@ -71,12 +75,10 @@ class Adapter {
     const covey_code code = covey_trainer_settle(runtime_, trainer, &error);
     return code == COVEY_OK ? Run(-1) : code;
   }
-  // `to`: three spans.
-  covey_code Peek(int rank, void* const* to, int32_t* whole) {
+  // `to`: three spans, or null. The answer is in `seen`.
+  covey_code Peek(int rank, void* const* to) {
     seen = COVEY_INIT(covey_seen);
-    const covey_code code = covey_trainer_peek(runtime_, trainer, rank, to, &seen, &error);
-    *whole = seen.whole;
-    return code;
+    return covey_trainer_peek(runtime_, trainer, rank, to, &seen, &error);
   }
   covey_code Run(int64_t timeout_ns) {
     for (;;) {
@@ -91,14 +93,15 @@ class Adapter {
         EXPECT_EQ(covey_trainer_model(runtime_, trainer, model_, &error), COVEY_OK);
       }
       if (action.verb == COVEY_UPDATE) Update(action.hypers[0]);
+      if (action.verb == COVEY_UPDATE && in_place && model_[0] != nullptr) Show();
       if (action.verb == COVEY_PACK) Pack();
       if (action.verb == COVEY_UNPACK) Unpack(action);
       if (action.verb == COVEY_COLLECT_GRADIENTS)
         ForEach(gradients_, [&](size_t, size_t) { return gradient_; });
-      if (action.verb == COVEY_COLLECT_MODEL)
-        ForEach(model_, [&](size_t i, size_t at) { return model[i][at]; });
+      if (action.verb == COVEY_COLLECT_MODEL && !in_place) Show();
       if (action.verb == COVEY_LOAD_MODEL) Load();
       if (action.verb == COVEY_LIST_STATE) List();
+      if (within) within(action.verb);
       EXPECT_EQ(covey_trainer_ack(runtime_, trainer, action.number, 1, &error), COVEY_OK);
       if (action.verb == leaves_after) {
         leaves_after = COVEY_DONE;
@@ -137,7 +140,9 @@ class Adapter {
   }
 
   covey_trainer trainer = 0;
-  int64_t end = 0;  // before Open
+  int64_t end = 0;                         // before Open
+  bool in_place = false;                   // the same: the model is also where the trainer has it
+  std::function<void(covey_verb)> within;  // is called before each acknowledgement
   covey_error error = COVEY_INIT(covey_error);
   covey_verb last = COVEY_DONE;
   covey_verb leaves_after = COVEY_DONE;  // Run() ends once after this one
@@ -196,6 +201,10 @@ class Adapter {
     EXPECT_EQ(reinterpret_cast<const char*>(from) - static_cast<const char*>(action.image),
               action.length_bytes);
     ++unpacked;
+  }
+  // The model, where the trainer has it.
+  void Show() {
+    ForEach(model_, [&](size_t i, size_t at) { return model[i][at]; });
   }
   void Load() {
     for (size_t i = 0; i < 3; ++i)

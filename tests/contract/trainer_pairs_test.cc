@@ -206,24 +206,23 @@ TEST(TrainerPairsTest, AnyRankLooksAtAnyOtherAlone) {
     std::vector<float> first(1000), last(3);
     std::vector<double> middle(70000);
     void* to[] = {first.data(), middle.data(), last.data()};
-    int32_t whole = 1;
     all.arrive_and_wait();
-    ASSERT_EQ(adapter.Peek(1, to, &whole), COVEY_OK) << adapter.error.message;
-    EXPECT_EQ(whole, 0) << "no rank has begun";
+    ASSERT_EQ(adapter.Peek(1, to), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(adapter.seen.state, COVEY_SEEN_CHANGING) << "no rank has begun";
     all.arrive_and_wait();
     ASSERT_EQ(adapter.BeginPass(), COVEY_OK) << adapter.error.message;
     all.arrive_and_wait();
     for (int other = 0; other < 3; ++other) {
-      ASSERT_EQ(adapter.Peek(other, to, &whole), COVEY_OK) << adapter.error.message;
-      EXPECT_EQ(whole, 1);
+      ASSERT_EQ(adapter.Peek(other, to), COVEY_OK) << adapter.error.message;
+      EXPECT_EQ(adapter.seen.state, COVEY_SEEN_WHOLE);
       EXPECT_EQ(middle[69999], 1);
       EXPECT_EQ(first[0], 1);
       EXPECT_EQ(last[2], 1);
     }
-    EXPECT_EQ(adapter.Peek(3, to, &whole), COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(adapter.Peek(3, to), COVEY_INVALID_ARGUMENT);
     EXPECT_STREQ(adapter.error.message, "trainer: rank 3 is no member of its group");
     to[1] = nullptr;
-    EXPECT_EQ(adapter.Peek(1, to, &whole), COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(adapter.Peek(1, to), COVEY_INVALID_ARGUMENT);
     all.arrive_and_wait();
     EXPECT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
     EXPECT_EQ(adapter.Finish(), COVEY_OK) << adapter.error.message;
@@ -237,8 +236,7 @@ TEST(TrainerPairsTest, WhereModelsAreEqualThereIsNothingToLookAtOrToSettle) {
     ASSERT_EQ(adapter.Open("allreduce"), COVEY_OK) << adapter.error.message;
     float number = 0;
     void* to[] = {&number, &number, &number};
-    int32_t whole = 0;
-    EXPECT_EQ(adapter.Peek(0, to, &whole), COVEY_UNSUPPORTED);
+    EXPECT_EQ(adapter.Peek(0, to), COVEY_UNSUPPORTED);
     EXPECT_EQ(adapter.Settle(), COVEY_OK) << adapter.error.message;
     ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
     EXPECT_EQ(adapter.Settle(), COVEY_OK) << adapter.error.message;

@@ -1,0 +1,51 @@
+// What the members of a training see of one another's models, until they leave.
+#include <utility>
+
+#include "core/engine/trainer_driver.h"
+#include "core/engine/trainer_pairs.h"
+#include "core/engine/trainer_rounds.h"
+#include "core/engine/trainer_window.h"
+
+namespace covey {
+
+std::unique_ptr<TrainerWindow> TrainerDriver::LeaveAll() {
+  for (const auto& [from, rounds] : rounds_) rounds->Leave();
+  for (const auto& [from, pairs] : pairs_) pairs->Leave();
+  if (window_ != nullptr) window_->Leave();
+  return std::move(window_);
+}
+
+Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen* seen) {
+  const auto pairs = pairs_.find(trainer_.part());
+  const TrainerRounds* rounds = RoundsOf(trainer_.part());
+  const bool is_of_all = trainer_.part() == Trainer::kNoPart && window_ != nullptr &&
+                         trainer_.position().payload != Payload::kGradients;
+  const bool has_models = rounds != nullptr && rounds->has_models();
+  if (pairs == pairs_.end() && !has_models && !is_of_all)
+    return Status::Unsupported(
+        "a trainer shows the models of others in pairs, in rounds of models, and in local steps");
+  if (seen->state != WindowState::kWhole) return Status::Ok();
+  if (is_of_all) {
+    seen->state = window_->Look(member, model, &seen->version);
+    return Status::Ok();
+  }
+  bool is_whole = false;
+  if (has_models) {
+    RoundsPort::Seen published;
+    RETURN_IF_ERROR(rounds->Peek(member, model, &published));
+    seen->step = published.step;
+    seen->is_superseded = published.superseded;
+    is_whole = published.whole;
+  } else {
+    is_whole = pairs->second->Peek(member, model.data());
+  }
+  if (!is_whole) seen->state = WindowState::kChanging;
+  if (has_models && seen->step == 0) seen->state = WindowState::kNothing;
+  return Status::Ok();
+}
+
+void TrainerDriver::Hide() {
+  if (window_ != nullptr) window_->Hide();
+}
+
+}  // namespace covey

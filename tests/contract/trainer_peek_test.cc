@@ -1,0 +1,265 @@
+// Goal: any rank sees any other one's model of one moment, and how far it is, or is told why not,
+// while that one trains, waits, or has closed.
+// Method: ranks as threads over real memory, models in place, looks at each point of a step; whole
+// numbers, so that models are compared bit for bit.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/api/covey_trainer.h"
+#include "tests/contract/threads.h"
+#include "tests/contract/trainer_adapter.h"
+
+namespace covey {
+namespace {
+
+// A rank that trains in place, and looks at others.
+struct Student : Adapter {
+  Student(int rank, covey_runtime* runtime) : Adapter(rank, runtime) { in_place = true; }
+
+  covey_seen_state See(int rank) {
+    void* to[] = {head.data(), middle.data(), tail.data()};
+    EXPECT_EQ(Peek(rank, to), COVEY_OK) << error.message;
+    return seen.state;
+  }
+  // Of a look that copies nothing.
+  int64_t VersionOf(int rank) {
+    EXPECT_EQ(Peek(rank, nullptr), COVEY_OK) << error.message;
+    EXPECT_EQ(seen.state, COVEY_SEEN_WHOLE);
+    return seen.version;
+  }
+  // Whether each number of what was seen is this one.
+  bool HasSeen(double number) const {
+    bool is_so = true;
+    for (const float one : head) is_so &= static_cast<double>(one) == number;
+    for (const double one : middle) is_so &= one == number;
+    for (const float one : tail) is_so &= static_cast<double>(one) == number;
+    return is_so;
+  }
+
+  std::vector<float> head = std::vector<float>(1000), tail = std::vector<float>(3);
+  std::vector<double> middle = std::vector<double>(70000);
+};
+
+// A rank's model after so many steps of its own.
+double OwnAfter(int rank, int64_t steps) {
+  double model = 1;
+  for (int64_t step = 0; step < steps; ++step) model -= GradientOf(rank, step);
+  return model;
+}
+
+TEST(TrainerPeekTest, ARankInLocalStepsIsSeenAsItsLastUpdateHasLeftIt) {
+  std::barrier all(3);
+  RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {
+    Student student(rank, runtime);
+    ASSERT_EQ(student.Open("local:H=100"), COVEY_OK) << student.error.message;
+    all.arrive_and_wait();
+    EXPECT_EQ(student.See(0), COVEY_SEEN_NOTHING) << "its first step has not begun";
+    EXPECT_EQ(student.VersionOf(0), 0);
+    all.arrive_and_wait();
+    ASSERT_EQ(student.BeginPass(), COVEY_OK) << student.error.message;
+    all.arrive_and_wait();
+    for (int other = 0; other < 3; ++other) {
+      EXPECT_EQ(student.See(other), COVEY_SEEN_WHOLE);
+      EXPECT_TRUE(student.HasSeen(1));
+    }
+    all.arrive_and_wait();
+    for (int64_t step = 0; step < 2 * rank + 1; ++step)
+      ASSERT_EQ(student.Step(step), COVEY_OK) << student.error.message;
+    all.arrive_and_wait();
+    for (int other = 0; other < 3; ++other) {
+      EXPECT_EQ(student.See(other), COVEY_SEEN_WHOLE);
+      EXPECT_EQ(student.seen.version, 2 * other + 1);
+      EXPECT_TRUE(student.HasSeen(OwnAfter(other, 2 * other + 1))) << other << " by " << rank;
+      EXPECT_EQ(student.VersionOf(other), 2 * other + 1);
+    }
+    all.arrive_and_wait();
+    ASSERT_EQ(student.Finish(), COVEY_OK) << student.error.message;
+    all.arrive_and_wait();
+    EXPECT_EQ(student.See((rank + 1) % 3), COVEY_SEEN_WHOLE);
+    EXPECT_EQ(student.middle, student.model[1]) << "the mean of all";
+    EXPECT_EQ(static_cast<double>(student.head[999]), student.model[0][999]);
+    all.arrive_and_wait();
+  });
+}
+
+TEST(TrainerPeekTest, AModelThatIsNotInPlaceIsNotSeen) {
+  std::barrier both(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Student student(rank, runtime);
+    student.in_place = rank == 0;
+    ASSERT_EQ(student.Open("local:H=100"), COVEY_OK) << student.error.message;
+    ASSERT_EQ(student.Step(0), COVEY_OK) << student.error.message;
+    both.arrive_and_wait();
+    EXPECT_EQ(student.See(0), COVEY_SEEN_WHOLE);
+    EXPECT_EQ(student.See(1), COVEY_SEEN_NOTHING);
+    EXPECT_EQ(student.seen.version, 1);
+    EXPECT_EQ(student.VersionOf(1), 1);
+    both.arrive_and_wait();
+  });
+}
+
+TEST(TrainerPeekTest, AModelIsNotSeenWithinAnUpdate) {
+  std::barrier both(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Student student(rank, runtime);
+    ASSERT_EQ(student.Open("local:H=100"), COVEY_OK) << student.error.message;
+    if (rank == 0) {
+      student.within = [&](covey_verb verb) {
+        if (verb != COVEY_UPDATE) return;
+        both.arrive_and_wait();
+        both.arrive_and_wait();
+      };
+      EXPECT_EQ(student.Step(0), COVEY_OK) << student.error.message;
+    } else {
+      both.arrive_and_wait();
+      EXPECT_EQ(student.See(0), COVEY_SEEN_CHANGING);
+      EXPECT_TRUE(student.HasSeen(0)) << "nothing is written";
+      EXPECT_EQ(student.VersionOf(0), 0);
+      both.arrive_and_wait();
+    }
+    both.arrive_and_wait();
+    EXPECT_EQ(student.See(0), COVEY_SEEN_WHOLE);
+    EXPECT_TRUE(student.HasSeen(OwnAfter(0, 1)));
+    both.arrive_and_wait();
+  });
+}
+
+// Rank 0 waits in the average, or has given it up for the time being; rank 1 comes to it later.
+TEST(TrainerPeekTest, ARankThatWaitsIsSeenByOneThatHasNotComeAndByNoOther) {
+  for (const bool halts : {false, true}) {
+    std::barrier both(2);
+    RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+      Student student(rank, runtime);
+      const char* method = halts ? "dpsgd:topology=full,order=atc,max_wait=20ms" : "local:H=1";
+      ASSERT_EQ(student.Open(method), COVEY_OK) << student.error.message;
+      double expected = 1;
+      for (int64_t step = 0; step < 5; ++step) {
+        const double own = expected - GradientOf(0, step);
+        expected -= (GradientOf(0, step) + GradientOf(1, step)) / 2;
+        if (rank == 0) {
+          EXPECT_EQ(student.Step(step, nullptr, halts ? -1 : 1'000'000), COVEY_TIMEOUT);
+          EXPECT_EQ(student.last, halts ? COVEY_DONE : COVEY_PENDING);
+          both.arrive_and_wait();
+          EXPECT_EQ(student.See(0), COVEY_SEEN_CHANGING) << "it has begun the average itself";
+          both.arrive_and_wait();
+          EXPECT_EQ(student.Step(step), COVEY_OK) << student.error.message;
+          both.arrive_and_wait();
+        } else {
+          both.arrive_and_wait();
+          EXPECT_EQ(student.See(0), COVEY_SEEN_WHOLE);
+          EXPECT_TRUE(student.HasSeen(own)) << "before the average";
+          EXPECT_EQ(student.seen.version, step + 1);
+          covey_code code = COVEY_TIMEOUT;
+          while (code == COVEY_TIMEOUT) code = student.Step(step);
+          EXPECT_EQ(code, COVEY_OK) << student.error.message;
+          EXPECT_EQ(student.See(0), COVEY_SEEN_CHANGING) << "rank 0 has not taken up the average";
+          EXPECT_EQ(student.VersionOf(0), step + 1);
+          both.arrive_and_wait();
+          both.arrive_and_wait();
+          EXPECT_EQ(student.See(0), COVEY_SEEN_WHOLE);
+          EXPECT_TRUE(student.HasSeen(expected)) << "the average";
+        }
+        both.arrive_and_wait();
+      }
+    });
+  }
+}
+
+class TrainerPeekMethodsTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(TrainerPeekMethodsTest, VersionsAreKnownInEveryPart) {
+  const std::string method = GetParam();
+  std::barrier all(3);
+  std::vector<int64_t> versions(3);
+  RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {
+    Student student(rank, runtime);
+    student.in_place = rank < 2;
+    ASSERT_EQ(student.Open(method.c_str()), COVEY_OK) << student.error.message;
+    for (int64_t step = 0; step < 5; ++step) {
+      ASSERT_EQ(student.Step(step), COVEY_OK) << student.error.message;
+      versions[static_cast<size_t>(rank)] = student.Position().version;
+      all.arrive_and_wait();
+      for (int other = 0; other < 3; ++other)
+        EXPECT_EQ(student.VersionOf(other), versions[static_cast<size_t>(other)]) << step;
+      all.arrive_and_wait();
+    }
+    covey_position back = student.Position();
+    if (method == "local:H=2") {
+      back.version = 77;
+      ASSERT_EQ(covey_trainer_restore(runtime, student.trainer, &back, &student.error), COVEY_OK);
+      all.arrive_and_wait();
+      EXPECT_EQ(student.VersionOf(1), 77);
+    }
+    all.arrive_and_wait();
+  });
+}
+
+TEST_P(TrainerPeekMethodsTest, ARankThatHasHiddenOrClosedIsNotSeen) {
+  std::barrier both(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    auto student = std::make_unique<Student>(rank, runtime);
+    ASSERT_EQ(student->Open(GetParam()), COVEY_OK) << student->error.message;
+    ASSERT_EQ(student->Step(0), COVEY_OK) << student->error.message;
+    if (rank == 0) covey_trainer_hide(runtime, student->trainer);
+    both.arrive_and_wait();
+    ASSERT_EQ(student->Peek(0, nullptr), COVEY_OK) << student->error.message;
+    EXPECT_EQ(student->seen.state, COVEY_SEEN_CLOSED);
+    EXPECT_EQ(student->VersionOf(1), 1);
+    both.arrive_and_wait();
+    EXPECT_EQ(student->Step(1), COVEY_OK) << "it trains on: " << student->error.message;
+    EXPECT_EQ(student->Finish(), COVEY_OK) << student->error.message;
+    both.arrive_and_wait();
+    if (rank == 1) student.reset();
+    both.arrive_and_wait();
+    if (rank == 0) {
+      for (const int other : {0, 1}) {
+        ASSERT_EQ(student->Peek(other, nullptr), COVEY_OK) << student->error.message;
+        EXPECT_EQ(student->seen.state, COVEY_SEEN_CLOSED);
+        void* to[] = {student->head.data(), student->middle.data(), student->tail.data()};
+        if (student->Peek(other, to) == COVEY_OK) {
+          EXPECT_EQ(student->seen.state, COVEY_SEEN_CLOSED);
+        }
+      }
+    }
+    both.arrive_and_wait();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TrainerPeekMethodsTest,
+                         testing::Values("allreduce", "local:H=2", "dpsgd:topology=full,order=cwa",
+                                         "eager:admit=all,max_wait=60s", "diloco:H=2,admit=all",
+                                         "wagma:S=2,tau=2", "adpsgd", "local:H=2,codec=int8",
+                                         "allreduce:then=local@1:H=2,then=adpsgd@3"));
+
+TEST(TrainerPeekTest, WhereModelsAreNotExchangedOrMemoryIsNotSharedThereIsNoneToBeSeen) {
+  for (const char* method : {"allreduce", "eager:admit=all,max_wait=60s", "diloco:H=2"}) {
+    std::barrier both(2);
+    RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+      Student student(rank, runtime);
+      ASSERT_EQ(student.Open(method), COVEY_OK) << student.error.message;
+      void* to[] = {student.head.data(), student.middle.data(), student.tail.data()};
+      EXPECT_EQ(student.Peek(1, to), COVEY_UNSUPPORTED) << method;
+      EXPECT_EQ(student.VersionOf(1), 0);
+      both.arrive_and_wait();
+    });
+  }
+  RunRanks(2, kOverNetwork, [&](int rank, covey_runtime*& runtime) {
+    Student student(rank, runtime);
+    ASSERT_EQ(student.Open("local:H=100"), COVEY_OK) << student.error.message;
+    ASSERT_EQ(student.Step(0), COVEY_OK) << student.error.message;
+    EXPECT_EQ(student.Peek(1, nullptr), COVEY_UNSUPPORTED);
+  });
+  RunRanks(1, "", [](int rank, covey_runtime*& runtime) {
+    Student student(rank, runtime);
+    ASSERT_EQ(student.Open("local:H=2"), COVEY_OK) << student.error.message;
+    ASSERT_EQ(student.Step(0), COVEY_OK) << student.error.message;
+    EXPECT_EQ(student.VersionOf(0), 1) << "at itself";
+  });
+}
+
+}  // namespace
+}  // namespace covey
