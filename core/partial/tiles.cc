@@ -135,7 +135,6 @@ void Tiles::WriteMostSteps(const std::vector<Inclusion>& inclusions,
   for (size_t i = 0; i < inclusions.size(); ++i) {
     if (contributions[i].count == 0) continue;
     const auto member = static_cast<int32_t>(i);
-    // train-T4: all go on from the step of the member that has done most. So all end a part, or none.
     most = std::max(most, memory_->HeaderHypers(member, inclusions[i].buffer)[0]);
   }
   std::memcpy(at, &most, sizeof(most));
@@ -175,6 +174,8 @@ size_t Tiles::MakeRecord(const StateWord& state, const std::vector<Inclusion>& i
     const auto hypers = memory_->HeaderHypers(header.leader, inclusion.buffer);
     std::memcpy(at, hypers.data(), hypers.size_bytes());
   }
+  // train-T4: after a finish() all go on from the step of the member that has done most: all have
+  // come to the end of a part then, or none.
   if (memory_->models().on() && memory_->hypers() > 0)
     WriteMostSteps(inclusions, contributions, at);
   return memory_->record_bytes();
