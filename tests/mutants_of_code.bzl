@@ -110,6 +110,7 @@ CODE_MUTANTS = {
         ["core/train/trainer_parts.cc"],
         "TrainerHandoverTest.MemoryOfRounds*",
     ),
+    "train_finish_takes_steps_of_the_leader": (["core/partial/tiles.cc"], "MergeTest.TheRecord*"),
     "train_finish_keeps_own_steps": (["core/train/trainer.cc"], "TrainerTest.AfterFinish*"),
     "train_pairs_part_without_a_mean": (["core/train/trainer.cc"], "TrainerPartsTest.PairsEnd*"),
     "train_codec_leaves_out_at_the_end_of_a_part": (

@@ -128,6 +128,18 @@ size_t Tiles::Reduce(const RoundLayout::Tile& tile, int32_t sum,
   return length_bytes;
 }
 
+// Of models the one number says how many steps a rank has done.
+void Tiles::WriteMostSteps(const std::vector<Inclusion>& inclusions,
+                           const std::vector<Contribution>& contributions, std::byte* at) const {
+  double most = 0;
+  for (size_t i = 0; i < inclusions.size(); ++i) {
+    if (contributions[i].count == 0) continue;
+    const auto member = static_cast<int32_t>(i);
+    most = std::max(most, memory_->HeaderHypers(member, inclusions[i].buffer)[0]);
+  }
+  std::memcpy(at, &most, sizeof(most));
+}
+
 // The leader is the lowest contributor that is fresh; where none is, the lowest contributor.
 size_t Tiles::MakeRecord(const StateWord& state, const std::vector<Inclusion>& inclusions) {
   RecordHeader header{.version = state.version(), .divisor = DivisorOf(*memory_, inclusions)};
@@ -162,6 +174,10 @@ size_t Tiles::MakeRecord(const StateWord& state, const std::vector<Inclusion>& i
     const auto hypers = memory_->HeaderHypers(header.leader, inclusion.buffer);
     std::memcpy(at, hypers.data(), hypers.size_bytes());
   }
+  // train-T4: after a finish() all go on from the step of the member that has done most: all have
+  // come to the end of a part then, or none.
+  if (memory_->models().on() && memory_->hypers() > 0)
+    WriteMostSteps(inclusions, contributions, at);
   return memory_->record_bytes();
 }
 

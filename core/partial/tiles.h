@@ -54,6 +54,8 @@ class Tiles {
   void Do(const StateWord& state, const std::vector<Inclusion>& inclusions, EagerCopy* eager,
           size_t tile);
   size_t MakeRecord(const StateWord& state, const std::vector<Inclusion>& inclusions);
+  void WriteMostSteps(const std::vector<Inclusion>& inclusions,
+                      const std::vector<Contribution>& contributions, std::byte* at) const;
   size_t Reduce(const RoundLayout::Tile& tile, int32_t sum,
                 const std::vector<Inclusion>& inclusions);
 

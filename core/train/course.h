@@ -35,7 +35,8 @@ class Course {
   // It has become what a version makes of it, and counts as step `own_step`: versions that the rank
   // has missed count as done.
   void OnMerged(uint64_t own_step);
-  // By a version of finish(), whose leader has done so many steps: all go on from there.
+  // By a version of finish(), in which a rank has done so many steps, and none more: all go on from
+  // there.
   void OnFinished(int64_t steps) { at_ = steps; }
   void Restore(int64_t done) { done_ = done; }
 

@@ -181,7 +181,7 @@ std::vector<Stage> RoundPart::FollowRead(const StageResult& result) {
   if (result.is_gone && is_own) return {Stage::kSeek};
   if (result.is_gone) return {Stage::kSeek, Stage::kUnpack};
   misses_ = result.misses;
-  is_needed_ = result.is_needed && !is_local();
+  is_needed_ = result.is_needed;
   if (payload_ == Payload::kGradients) is_overdue_ = result.is_overdue;
   if (!result.is_empty && !is_own) return {Stage::kUpdate};
   ++applied_;

@@ -99,6 +99,8 @@ class RoundPart {
   bool IsToHandOver() const { return IsLast(applied_); }
   // Late ranks may need this rank's state at the last version applied.
   bool is_needed() const { return is_needed_; }
+  // The stage that gives it.
+  Stage Giving() const { return payload_ == Payload::kDelta ? Stage::kGive : Stage::kPack; }
   // Since the last publish all that counts has come to be in versions, or others have gone on.
   bool is_finishing() const { return is_finishing_; }
 
@@ -138,7 +140,6 @@ class RoundPart {
   std::vector<Stage> OnUpdated();
   std::vector<Stage> OnUnpacked();
   std::vector<Stage> OnLoaded();
-  Stage Giving() const { return payload_ == Payload::kDelta ? Stage::kGive : Stage::kPack; }
 
   Payload payload_;
   int64_t from_, begin_;

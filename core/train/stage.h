@@ -82,7 +82,7 @@ struct StageResult {
   // kPublish: the one to be awaited; kSeek: that of the snapshot; kMerge: the one merged with.
   uint64_t version = 0;
   uint64_t own_step = 0;    // kMerge, kOfferAgain: the one at which this rank stands
-  int64_t steps = 0;        // kMerge: that the version's leader had done
+  int64_t steps = 0;        // kMerge: the most that a rank in the version had done
   uint64_t executed = 0;    // the last version made,
   Time ended_at = 0;        // and kLook, kDue: when; 0: it is not known
   std::string unfit;        // kPublish: why this rank has published nothing

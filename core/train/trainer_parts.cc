@@ -141,7 +141,7 @@ void Trainer::LeaveState() {
   const bool is_over = rounds_.has_value() && IsOver();
   if (!is_over || !rounds_->is_needed() || handover_.given == rounds_->applied()) return;
   handover_.given = rounds_->applied();
-  Insert({Stage::kPack, Stage::kLeaveState});
+  Insert({rounds_->Giving(), Stage::kLeaveState});
 }
 
 }  // namespace covey

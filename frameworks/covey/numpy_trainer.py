@@ -44,7 +44,7 @@ class Trainer:
     begin with those of the group's first rank.
 
     Args:
-        parameters: arrays of float32, float64 or float16; they are changed in place.
+        parameters: arrays of float32, float64 or float16, changed in place. Also an attribute.
         update: ``update(parameters, gradients)`` changes the parameters in place, by the method
             with gradients of this rank or those of all; they may be changed, and are valid within
             the call. By eager a step has an update for each version of gradients, or none.
@@ -58,9 +58,6 @@ class Trainer:
             step: ``update(parameters, gradients, hypers)`` gets those of the gradients, which may
             be another rank's, so that all ranks do the same updates.
         settings: parameters of the method.
-
-    Attributes:
-        parameters: the arrays.
 
     Raises:
         InvalidArgument, Unsupported: (ValueErrors) no such method; one that it cannot do: the
@@ -104,17 +101,12 @@ class Trainer:
 
     def _open(self, begin: int) -> None:
         self.close()
-        self._trainer = _native.trainer_open(
-            self._group.id,
-            next_prefix("numpy", self._group.ranks),
-            parsed(self._method),
-            core_code(self._op),
-            begin,
-            tuple(FRAMEWORK.code(array) for array in self.parameters),
-            tuple(array.size for array in self.parameters),
-            self._num_hypers,
-            len(self._state) - len(self.parameters),
-        )
+        name = next_prefix("numpy", self._group.ranks)
+        how = (parsed(self._method), core_code(self._op), begin)
+        kinds = tuple(map(FRAMEWORK.code, self.parameters))
+        sizes = tuple(array.size for array in self.parameters)
+        what = (kinds, sizes, self._num_hypers, len(self._state) - len(sizes))
+        self._trainer = _native.trainer_open(self._group.id, name, *how, *what)
 
     def _memory(self, of_model: bool) -> List[Any]:
         """Where the model lies, or the gradients of this action."""
@@ -147,16 +139,14 @@ class Trainer:
             Exhausted: this rank has fallen behind, and no rank can give it a snapshot.
         """
         if len(gradients) != len(self.parameters) or len(hypers) != self._num_hypers:
-            raise InvalidArgument(
-                f"{len(gradients)} gradients of {len(self.parameters)} parameters, and "
-                f"{len(hypers)} of {self._num_hypers} hyper-parameters"
-            )
+            what = f"{len(gradients)} gradients of {len(self.parameters)} parameters"
+            more = f"{len(hypers)} of {self._num_hypers} hyper-parameters"
+            raise InvalidArgument(f"{what}, and {more}")
         for number, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
-            if numpy.shape(gradient) != parameter.shape:
-                raise InvalidArgument(
-                    f"gradient {number} has the shape {numpy.shape(gradient)}, and its parameter "
-                    f"{parameter.shape}"
-                )
+            given, wanted = numpy.shape(gradient), parameter.shape
+            if given != wanted:
+                what = f"gradient {number} has the shape {given}, and its parameter {wanted}"
+                raise InvalidArgument(what)
         self._given = gradients
         _native.trainer_submit(self._trainer, unfit or None, tuple(map(float, hypers)))
         self._run()
@@ -171,6 +161,14 @@ class Trainer:
             Timeout, Mismatch, Aborted: as ``step``; called again it goes on.
         """
         _native.trainer_finish(self._trainer, strict)
+        self._run()
+
+    def settle(self) -> None:
+        """Before ``state_dict()``, by every member: nothing that this rank has learnt is with
+        another one, or under way, afterwards. By adpsgd and swarm each rank has a model of its own
+        then; by a method with versions, such as eager, it is ``finish(strict=True)``; by others
+        there is nothing to do. It raises as ``finish()`` does."""
+        _native.trainer_settle(self._trainer)
         self._run()
 
     def _run(self) -> None:
@@ -210,7 +208,7 @@ class Trainer:
 
     def state_dict(self) -> Dict[str, Any]:
         """Copies of parameters and state, and where training is: for ``load_state_dict``. Each rank
-        has its own, but after ``finish()`` all are alike."""
+        has its own: all that it has learnt after ``settle()``, alike after ``finish()``."""
         return {
             "arrays": [array.copy() for array in self._state],
             "replicated": {name: it.copy() for name, it in self._replicated().items()},

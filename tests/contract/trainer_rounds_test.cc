@@ -5,6 +5,7 @@
 #include <atomic>
 #include <barrier>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/contract/threads.h"
@@ -172,6 +173,32 @@ TEST(TrainerRoundsTest, ATrainerEndsWithAPartOfItsMethod) {
     EXPECT_EQ(adapter.Position().is_over, 1);
     EXPECT_EQ(adapter.Position().version, 2);
   });
+}
+
+// What they have counted stays. Their memory is given back, and no rank makes a version of them.
+TEST(TrainerRoundsTest, StatsCountRoundsThatThisRankHasLeft) {
+  // By wagma one version more: a part of models ends as by finish().
+  for (const auto& [method, versions] :
+       {std::pair("eager:admit=all,max_wait=60s,then=allreduce@4", "4"),
+        std::pair("wagma:warmup_steps=2,admit=all,max_wait=60s,then=allreduce@4", "5")}) {
+    RunRanks(
+        2, "",
+        [&, method = method, many = std::string(versions)](int rank, covey_runtime*& runtime) {
+          Adapter adapter(rank, runtime);
+          ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
+          for (int64_t step = 0; step < 6; ++step) {
+            ASSERT_EQ(adapter.Step(step), COVEY_OK) << adapter.error.message;
+            const std::string stats = adapter.Stats();
+            const auto has = [&](const std::string& what) {
+              return stats.find(what) < stats.size();
+            };
+            EXPECT_EQ(has(R"("rounds":0,)") && has(R"("made":0,)"), step >= 3) << stats;
+            if (step < 3) continue;
+            EXPECT_TRUE(has(R"({"versions":)" + many + R"(,"fresh":[)" + many + "," + many + "],"));
+            EXPECT_TRUE(has(R"("published":)" + many + ",")) << stats;
+          }
+        });
+  }
 }
 
 }  // namespace

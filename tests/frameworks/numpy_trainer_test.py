@@ -198,6 +198,34 @@ def go_on(method: str) -> Tuple[bytes, bytes]:
     return ends[0], ends[1]
 
 
+def settled(method: str) -> List[List[List[float]]]:
+    """The model where it is saved, after each of four further steps, and after finish(): of a
+    training, and of the same one that was loaded. Ranks step one after the other; all that they
+    learn is a whole number, so that sums are exact."""
+
+    def train(trainer: covey.numpy.Trainer, steps: int) -> List[List[float]]:
+        seen = [trainer.parameters[0].tolist()]
+        for step in range(steps):
+            for rank in reversed(range(hvd.size())):
+                if rank == hvd.rank():
+                    trainer.step([numpy.full(2, 8.0 + rank + 2 * step)])
+                covey.barrier()
+            seen.append(trainer.parameters[0].tolist())
+        return seen
+
+    found = []
+    with covey.numpy.Trainer([numpy.zeros(2)], update, method=method) as trainer:
+        train(trainer, 5)
+        trainer.settle()
+        saved = trainer.state_dict()
+        for _ in range(2):
+            found.append(train(trainer, 4))
+            trainer.finish()
+            found[-1].append(trainer.parameters[0].tolist())
+            trainer.load_state_dict(saved)
+    return found
+
+
 def with_momentum(late: int, steps: int) -> Tuple[int, List[bytes], float]:
     """A training by SGD with momentum, whose rate travels with the gradients. One rank begins when
     the others have done all steps, and are further than the log reaches.
@@ -313,6 +341,19 @@ class NumpyTrainerTest(unittest.TestCase):
             with self.subTest(method=method):
                 for saved, loaded in pool(2).call(go_on, method):
                     self.assertEqual(saved, loaded)
+
+    def test_what_ranks_of_pairs_save_once_settled_is_all_that_they_have_learnt(self) -> None:
+        """Rank 1 steps first in each turn, so that rank 0 averages with a model of which rank 1 has
+        not taken its part. When swarm averages is drawn anew where pairs begin."""
+        learnt = sum(8.5 + 2 * step for step in (*range(5), *range(4)))
+        for method in ("adpsgd", "swarm:H=2"):
+            with self.subTest(method=method):
+                for went_on, loaded in pool(2).call(settled, method):
+                    self.assertEqual(went_on[0], loaded[0])
+                    self.assertEqual(went_on[-1], [-RATE * learnt] * 2)
+                    self.assertEqual(loaded[-1], went_on[-1])
+                    if method == "adpsgd":
+                        self.assertEqual(loaded, went_on)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,11 @@ TEST(TrainersTest, EverythingHolds) {
             {"contributions withdrawn", &V::withdrawn},
             {"states left behind", &V::left_states},
             {"and found", &V::found_states},
-            {"all counted there", &V::handed_whole}});
+            {"all counted there", &V::handed_whole},
+            {"ranks that left rounds of models after them", &V::went_further},
+            {"trainers that were over", &V::over},
+            {"with updates of each rank", &V::over_local},
+            {"in finish()", &V::over_in_finish}});
 }
 
 TEST(TrainersTest, EverythingHoldsForUpTo32Ranks) {

@@ -86,7 +86,7 @@ class CoreTrainer(TrainerHandle):
             True,
             True,
             True,
-            #IP all(plan.device.type == "cpu" for plan in self.plans),
+            all(plan.device.type == "cpu" for plan in self.plans),
         )
         here = weakref.ref(self)  # The statistics outlive it.
         progress.step_stats.refresh = lambda: _refresh(here())

@@ -78,7 +78,8 @@ TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks)
   }
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = At(r);
-    player.trainer = std::make_unique<Trainer>(method_, MethodView{swarm_.size, GroupIndex{r}}, 0);
+    player.trainer = std::make_unique<Trainer>(method_, MethodView{swarm_.size, GroupIndex{r}}, 0,
+                                               false, swarm_.end);
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
 }
@@ -88,7 +89,7 @@ void TrainerSimulation::OpenParts(int32_t rank) {
   for (int32_t r = 0; r < swarm_.size; ++r) player.group.members.push_back(Rank{r});
   player.group.my_index = GroupIndex{rank};
   const MethodView view{swarm_.size, GroupIndex{rank}};
-  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, method_, view, 0))
+  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, method_, view, 0, swarm_.end))
     OpenPort(rank, from, &player.parts[from]);
 }
 
@@ -96,7 +97,7 @@ void TrainerSimulation::OpenRounds(int32_t rank, int64_t from, Part* part) {
   Player& player = At(rank);
   Transport* transport = &network_.transport(Rank{rank});
   const bool has_deltas = part->payload == Payload::kDelta;
-  part->last = RoundPart::LastVersion(method_, {swarm_.size, GroupIndex{rank}}, from);
+  part->last = RoundPart::LastVersion(method_, {swarm_.size, GroupIndex{rank}}, from, swarm_.end);
   part->rounds = std::make_unique<TrainerRounds>(TrainerRounds::Options{
       .port = part->port.get(),
       .copies = reinterpret_cast<std::byte*>(player.copies.data()),
@@ -171,16 +172,18 @@ void TrainerSimulation::CheckEnd() {
   int64_t version = -1;
   for (const Player& player : players_) {
     is_whole &= player.has_ended;
+    if (!player.has_ended && swarm_.end < kForever && verdict_.killed == 0)
+      Fail("9: a rank gives up before its trainer is over");
     if (!player.has_ended) continue;
     if (version < 0) version = player.trainer->version();
-    const bool has_own = swarm_.payload != Payload::kGradients || swarm_.hands_over;
-    if (is_whole && version != player.trainer->version() && !has_own)
+    if (is_whole && version != player.trainer->version() && !IsLocal(player))
       Fail("2: ranks end with versions " + std::to_string(version) + " and " +
            std::to_string(player.trainer->version()));
   }
   verdict_.whole += is_whole ? 1 : 0;
   for (const Player& player : players_)
-    if (is_whole && player.model.sum != players_[0].model.sum) Fail("2: ranks end with two models");
+    if (is_whole && HasMean(player) && player.model.sum != players_[0].model.sum)
+      Fail("2: ranks end with two models");
   if (is_whole && swarm_.hands_over) CheckHandOver();
   if (swarm_.payload == Payload::kModel || swarm_.hands_over) return;
   for (size_t i = 0; is_whole && i < published_.size(); ++i)

@@ -16,6 +16,8 @@
 //   7. A finish() that ends with an error has applied all there is.
 //   8. Where rounds of models follow those of gradients, all ranks go on with the same version, the
 //      last one, whoever is overdue, and each gradient is in a version, or an update of its rank.
+//   9. A trainer with an end comes to it on each rank that runs: by gradients after the same step
+//      on all. Then 2 holds.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_TRAINER_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_TRAINER_SIMULATION_H_
 
@@ -44,6 +46,10 @@ struct TrainerVerdict {
   uint64_t withdrawn = 0;         // contributions that became updates of their rank alone
   uint64_t left_states = 0;       // states that were left there for ranks that come later,
   uint64_t found_states = 0;      // and such ones that were found
+  uint64_t went_further = 0;      // ranks that have left the rounds of models after them
+  uint64_t over = 0;              // trainers that have come to their end,
+  uint64_t over_local = 0;        // of these: in rounds in which ranks have updates of their own,
+  uint64_t over_in_finish = 0;    // and in finish()
   uint64_t handed_whole = 0;      // runs in which all these gradients were counted
 };
 

@@ -93,13 +93,25 @@ class TrainerSimulation final : public InprocWatcher {
   Status Meet(int32_t rank, const Trainer::Exchange& exchange, StageResult* result);
   void BeginPass(int32_t rank);
   void LeaveAfter(int32_t rank, const Status& status, uint64_t tries);
+  void Train(int32_t rank, int64_t until, int64_t* count);
   void Finish(int32_t rank);
+  void NoteEnd(int32_t rank);
+  void CheckStep(int32_t rank);
   void CheckModel(int32_t rank);
   void CheckArrays(int32_t rank, uint64_t version);
+  bool IsOver(const Player& player) const {
+    return swarm_.end < kForever && player.trainer->position().is_over;
+  }
   // The next step, or the one under way, has an update of its rank's own.
   bool IsLocal(const Player& player) const {
     const int64_t part = player.trainer->part();
     return part != Trainer::kNoPart && player.parts.at(part).payload != Payload::kGradients;
+  }
+  // Its training has ended with the model of all.
+  bool HasMean(const Player& player) const {
+    const bool has_own =
+        IsLocal(player) && player.parts.at(player.trainer->part()).payload == Payload::kModel;
+    return !has_own || !swarm_.ends_at_once;
   }
   TrainerRounds& RoundsOf(const Player& player, int64_t part) const {
     return *player.parts.at(part).rounds;

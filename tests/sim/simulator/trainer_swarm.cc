@@ -23,15 +23,30 @@ std::string MethodOf(Rng* rng, Payload payload, int32_t size) {
   return text;
 }
 
-// A warm-up before rounds of models, or rounds of models after those of gradients.
-void HandOver(Rng* rng, TrainerSwarm* s) {
+// A warm-up before rounds of models, or rounds of models after those of gradients. Returns the step
+// at which these begin.
+uint64_t HandOver(Rng* rng, TrainerSwarm* s) {
   if (s->payload == Payload::kModel) {
-    s->method += ",warmup_steps=" + std::to_string(1 + rng->Below(s->steps));
-    return;
+    const uint64_t at = 1 + rng->Below(s->steps);
+    s->method += ",warmup_steps=" + std::to_string(at);
+    return at;
   }
   std::string next = MethodOf(rng, Payload::kModel, s->size);
-  next.insert(next.find(':'), "@" + std::to_string(4 + rng->Below(s->steps)));
+  const uint64_t at = 4 + rng->Below(s->steps);
+  next.insert(next.find(':'), "@" + std::to_string(at));
   s->method += ",then=" + next;
+  return at;
+}
+
+// A part after the rounds of models that follow a hand-over. Returns the step at which it begins.
+uint64_t GoOnAfter(Rng* rng, uint64_t at, TrainerSwarm* s) {
+  s->has_next = true;
+  const uint64_t next = at + 1 + rng->Below(s->steps);
+  s->finishes = 2 + rng->Below(2);
+  const bool is_in_rounds = rng->Percent(50);
+  s->method += is_in_rounds ? ",then=eager@" : ",then=allreduce@";
+  s->method += std::to_string(next) + (is_in_rounds ? ":max_wait=1ms" : "");
+  return next;
 }
 
 }  // namespace
@@ -42,11 +57,14 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   s.steps = 2 + rng->Below(10);
   s.finishes = 1 + rng->Below(2);
   s.has_next = rng->Percent(30);
+  s.end = kForever;
   constexpr Payload kPayloads[] = {Payload::kGradients, Payload::kDelta, Payload::kModel};
   s.payload = kPayloads[rng->Below(3)];
   if (s.payload == Payload::kDelta) s.local_steps = static_cast<int64_t>(1 + rng->Below(3));
   s.method = MethodOf(rng, s.payload, s.size);
-  if (s.has_next) s.method += ",then=allreduce@" + std::to_string(4 + rng->Below(s.steps));
+  uint64_t at = 0;  // another part begins there
+  if (s.has_next) at = 4 + rng->Below(s.steps);
+  if (s.has_next) s.method += ",then=allreduce@" + std::to_string(at);
   s.goes_on = !s.has_next && rng->Percent(30);
   constexpr uint64_t kSwitch[] = {5, 50, 300};
   s.switch_permille = kSwitch[rng->Below(3)];
@@ -60,7 +78,20 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   // Without a draw, or by others: all else is as the seed has it.
   Rng apart = *rng;
   s.hands_over = !s.has_next && s.payload != Payload::kDelta && apart.Percent(50);
-  if (s.hands_over) HandOver(&apart, &s);
+  if (s.hands_over) at = HandOver(&apart, &s);
+  if (s.hands_over && apart.Percent(40)) at = GoOnAfter(&apart, at, &s);
+  // A finish() that is not strict is not drawn where a part ends: members that have gone on without
+  // a late one, and that one, may disagree whether all have ended it.
+  if (at > 0 && apart.Percent(30)) {
+    s.end = static_cast<int64_t>(at);
+    s.ends_at_once = apart.Percent(50);
+    if (s.hands_over && !s.has_next) s.payload = Payload::kGradients;
+    s.hands_over &= s.has_next;
+    s.goes_on = s.has_next = false;
+  } else if (s.has_next) {
+    s.goes_on = false;
+    s.unfit_permille = s.most_killed = 0;
+  }
   const bool has_gradients = s.payload == Payload::kGradients || s.hands_over;
   s.begins_passes = has_gradients && (s.steps % 2 == 0 || s.hands_over);
   return s;
@@ -74,7 +105,8 @@ std::string TrainerSwarm::ToString() const {
          std::to_string(switch_permille) + " permille, unfit " + std::to_string(unfit_permille) +
          " permille, refused actions " + std::to_string(refusals_permille) + " permille, stops " +
          std::to_string(stops_permille) + " permille, killed " + std::to_string(most_killed) +
-         (begins_passes ? ", passes" : "");
+         (begins_passes ? ", passes" : "") +
+         (end < kForever ? ", end " + std::to_string(end) + (ends_at_once ? " at once" : "") : "");
 }
 
 }  // namespace covey

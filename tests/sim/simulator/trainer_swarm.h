@@ -16,8 +16,10 @@ struct TrainerSwarm {
   std::string method;
   uint64_t steps;  // before each finish(), of which there are `finishes`
   uint64_t finishes;
-  bool has_next;        // the rounds end, and an allreduce follows
+  bool has_next;        // the rounds end, and another part follows
   bool hands_over;      // rounds of gradients end, and those of models follow
+  int64_t end;          // of the trainers; kForever: they have none
+  bool ends_at_once;    // a rank whose trainer is over does not end it by finish()
   Payload payload;      // of its rounds; of a method with a warm-up: after that
   int64_t local_steps;  // of deltas
   bool goes_on;         // finish() is not strict

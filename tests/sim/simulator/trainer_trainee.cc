@@ -41,54 +41,71 @@ VirtualModel::Numbers TrainerSimulation::GradientOf(int32_t rank, int64_t step) 
 
 void TrainerSimulation::Main(int32_t rank) {
   Player& player = At(rank);
-  Trainer& trainer = *player.trainer;
   int64_t count = 0;
-  for (uint64_t epoch = 1; epoch <= swarm_.finishes && !player.has_left && !closing_; ++epoch) {
-    const auto end = static_cast<int64_t>(swarm_.steps * epoch);
-    const auto goes_on = [&] { return (swarm_.has_next ? trainer.step() : count) < end; };
-    for (; goes_on() && !closing_ && !player.has_left; ++count) {
-      for (int64_t i = 0; swarm_.hands_over && i < kOtherYields; ++i) Yield(rank);
-      if (swarm_.begins_passes) BeginPass(rank);
-      const int64_t work = swarm_.hands_over ? kLongPassYields : kPassYields;
-      for (int64_t i = 0; swarm_.begins_passes && i < work; ++i) Yield(rank);
-      if (player.has_left || !goes_on()) break;
-      player.given = GradientOf(rank, count);
-      player.is_given = false;
-      const bool is_unfit = rng_.Below(1000) < swarm_.unfit_permille;
-      std::string why = is_unfit ? "it is unfit" : "";
-      verdict_.unfit += is_unfit ? 1 : 0;
-      Status status;
-      // An action was not done, or no rank gives a snapshot for max_wait.
-      uint64_t tries = 0;
-      do {
-        status = Drive(rank, [&] { return trainer.OnStep(why, network_.clock().Now()); });
-        LeaveAfter(rank, status, ++tries);
-      } while ((status.code() == StatusCode::kAborted || status.code() == StatusCode::kTimeout) &&
-               !closing_ && !player.has_left);
-      const bool is_right = is_unfit ? status.code() == StatusCode::kNotFinite : status.ok();
-      if (!is_right && !closing_ && !player.has_left)
-        Fail("6: a step ends with " + status.message());
-    }
+  // A rank whose trainer has an end goes on until then.
+  const auto goes_on = [&](uint64_t epoch) {
+    return swarm_.end < kForever ? !IsOver(player) : epoch <= swarm_.finishes;
+  };
+  for (uint64_t epoch = 1; goes_on(epoch) && !player.has_left && !closing_; ++epoch) {
+    Train(rank, static_cast<int64_t>(swarm_.steps * epoch), &count);
+    const bool is_over = IsOver(player);
+    const bool is_at_end = is_over && (swarm_.ends_at_once || !IsLocal(player));
     player.is_finishing = true;
-    if (!player.has_left && !closing_) Finish(rank);
+    if (!is_at_end && !player.has_left && !closing_) Finish(rank);
     player.is_finishing = false;
+    verdict_.over_in_finish += IsOver(player) && !is_over ? 1 : 0;
   }
   player.has_ended = !closing_ && !player.has_left;
+  if (player.has_ended && swarm_.end < kForever) NoteEnd(rank);
   CloseAll(&player);
+}
+
+// Steps until `until`; `count`: those that this rank has begun.
+void TrainerSimulation::Train(int32_t rank, int64_t until, int64_t* count) {
+  Player& player = At(rank);
+  Trainer& trainer = *player.trainer;
+  const bool is_common = swarm_.has_next || swarm_.end < kForever;
+  const auto goes_on = [&] {
+    return (is_common ? trainer.step() : *count) < until && !IsOver(player);
+  };
+  for (; goes_on() && !closing_ && !player.has_left; ++*count) {
+    for (int64_t i = 0; swarm_.hands_over && i < kOtherYields; ++i) Yield(rank);
+    if (swarm_.begins_passes) BeginPass(rank);
+    const int64_t work = swarm_.hands_over ? kLongPassYields : kPassYields;
+    for (int64_t i = 0; swarm_.begins_passes && i < work; ++i) Yield(rank);
+    if (player.has_left || !goes_on()) break;
+    player.given = GradientOf(rank, *count);
+    player.is_given = false;
+    const bool is_unfit = rng_.Below(1000) < swarm_.unfit_permille;
+    std::string why = is_unfit ? "it is unfit" : "";
+    verdict_.unfit += is_unfit ? 1 : 0;
+    Status status;
+    // An action was not done, or no rank gives a snapshot for max_wait.
+    uint64_t tries = 0;
+    do {
+      status = Drive(rank, [&] { return trainer.OnStep(why, network_.clock().Now()); });
+      LeaveAfter(rank, status, ++tries);
+    } while ((status.code() == StatusCode::kAborted || status.code() == StatusCode::kTimeout) &&
+             !closing_ && !player.has_left);
+    const bool is_right = is_unfit ? status.code() == StatusCode::kNotFinite : status.ok();
+    if (!is_right && !closing_ && !player.has_left) Fail("6: a step ends with " + status.message());
+  }
 }
 
 // A call has ended so, for the `tries`-th time.
 void TrainerSimulation::LeaveAfter(int32_t rank, const Status& status, uint64_t tries) {
-  const bool gives_up = tries > kMostTimeouts;
+  const bool has_end = swarm_.end < kForever;  // then it is patient
+  const bool gives_up = tries > kMostTimeouts && !has_end;
   const bool is_seeking = gives_up && At(rank).stage == Stage::kSeek;
   const bool finds_none = is_seeking || status.code() == StatusCode::kExhausted;
   const bool are_there =
       std::none_of(players_.begin(), players_.end(), [](const Player& it) { return it.has_left; });
   At(rank).has_left |= finds_none || gives_up;
   // Where finish() goes on without ranks all may be in need at once.
-  const bool is_strict = swarm_.hands_over && !swarm_.goes_on;
+  const bool is_strict = (swarm_.hands_over || has_end) && !swarm_.goes_on;
   if (finds_none && is_strict && verdict_.killed == 0 && are_there && !closing_)
-    Fail("8: rank " + std::to_string(rank) + " finds no state: " + status.message());
+    Fail((has_end ? "9: rank " : "8: rank ") + std::to_string(rank) +
+         " finds no state: " + status.message());
 }
 
 void TrainerSimulation::BeginPass(int32_t rank) {
@@ -223,7 +240,8 @@ void TrainerSimulation::Exchange(int32_t rank) {
   } else {
     const Status fitness =
         exchange.unfit.empty() ? Status::Ok() : Status(StatusCode::kNotFinite, exchange.unfit);
-    if (exchange.stage == Stage::kPublish && fitness.ok() && !IsLocal(player)) CountGiven(rank);
+    const bool is_counted = !IsLocal(player) && (!swarm_.hands_over || exchange.part == 0);
+    if (exchange.stage == Stage::kPublish && fitness.ok() && is_counted) CountGiven(rank);
     // In slices, as an adapter waits that looks for signals.
     while (!RoundsOf(player, exchange.part)
                 .Perform(exchange, fitness, {},
@@ -243,14 +261,27 @@ void TrainerSimulation::Exchange(int32_t rank) {
   player.ready = player.trainer->OnExchangeEnd(status, result, network_.clock().Now());
   const bool leaves = exchange.stage == Stage::kLeave;
   verdict_.left += leaves ? 1 : 0;
-  player.is_to_agree |= leaves && swarm_.payload != Payload::kGradients;
+  verdict_.went_further += leaves && swarm_.hands_over ? 1 : 0;
+  player.is_to_agree |= leaves && player.parts.at(exchange.part).payload != Payload::kGradients;
   const bool agrees = exchange.stage == Stage::kAgree && std::exchange(player.is_to_agree, false);
-  if (!status.ok() || (!agrees && (!leaves || player.is_to_agree))) return;
-  if (left_with_ < 0) left_with_ = player.trainer->step();
-  if (left_with_ != player.trainer->step())
-    Fail("5: rank " + std::to_string(rank) + " goes on with step " +
-         std::to_string(player.trainer->step()) + ", another one with " +
-         std::to_string(left_with_));
+  if (status.ok() && (agrees || (leaves && !player.is_to_agree))) CheckStep(rank);
+}
+
+// The rounds are over for this rank.
+void TrainerSimulation::CheckStep(int32_t rank) {
+  const int64_t step = At(rank).trainer->position().begin;
+  if (left_with_ < 0) left_with_ = step;
+  if (left_with_ != step)
+    Fail("5: rank " + std::to_string(rank) + " goes on with step " + std::to_string(step) +
+         ", another one with " + std::to_string(left_with_));
+}
+
+// Its trainer is over.
+void TrainerSimulation::NoteEnd(int32_t rank) {
+  const bool is_local = IsLocal(At(rank));
+  ++verdict_.over;
+  verdict_.over_local += is_local ? 1 : 0;
+  if (!is_local) CheckStep(rank);
 }
 
 void TrainerSimulation::NoteExchange(int32_t rank, const Trainer::Exchange& exchange,
@@ -300,7 +331,7 @@ Status TrainerSimulation::Meet(int32_t rank, const Trainer::Exchange& exchange,
   if (meeting.exchange.stage != exchange.stage) Fail("6: ranks exchange different things");
   meeting.gradients[rank] = player.reduced;
   meeting.step = std::max(meeting.step, exchange.step);
-  if (exchange.stage == Stage::kReduce)
+  if (exchange.stage == Stage::kReduce && !swarm_.hands_over)
     for (size_t i = 0; i < published_.size(); ++i) published_[i] += player.reduced[i];
   const auto has_left = [](const Player& other) { return other.has_left; };
   while (!closing_ && meeting.gradients.size() < players_.size()) {

@@ -16,14 +16,18 @@ namespace covey {
 namespace {
 
 constexpr uint64_t kSeed = 20261121;
+constexpr Time kMaxWait = kSecond;
 constexpr RoundSpan kSpans[1] = {{DType::kF64, 3}};
 
 class Ranks {
  public:
   // `needed`: ranks that a version waits for; 0: all.
-  Ranks(int32_t size, int32_t group_size, int32_t needed = 0)
+  Ranks(int32_t size, int32_t group_size, int32_t needed = 0, uint64_t sync_every = 1000)
       : network_({.size = size, .seed = 1, .region_bytes = 1 << 20}),
-        memory_({.size = size, .log = 1, .models = {.group_size = group_size, .sync_every = 1000}},
+        memory_({.size = size,
+                 .log = 1,
+                 .hypers = 1,
+                 .models = {.group_size = group_size, .sync_every = sync_every}},
                 RoundLayout(kSpans, 64)) {
     std::vector<std::byte*> blocks;
     for (int32_t r = 0; r < size; ++r) {
@@ -32,9 +36,11 @@ class Ranks {
     }
     memory_.Map(std::move(blocks));
     for (int32_t r = 0; r < size; ++r)
-      ranks_.push_back(std::make_unique<Rounds>(
-          Rounds::Options{.self = r, .admission = {.count = needed}, .kernels = &ScalarKernels()},
-          &memory_, network_.transport(Rank{r}).words()));
+      ranks_.push_back(std::make_unique<Rounds>(Rounds::Options{.self = r,
+                                                                .admission = {.count = needed},
+                                                                .max_wait = kMaxWait,
+                                                                .kernels = &ScalarKernels()},
+                                                &memory_, network_.transport(Rank{r}).words()));
   }
 
   // A step of all with these models, which become what they are then. Not empty: who is late.
@@ -44,8 +50,7 @@ class Ranks {
       (late.empty() || !late[r] ? first : last).push_back(r);
     uint64_t step = 0;
     for (const size_t r : first) step = Publish(r, *models);
-    Rounds& one = *ranks_[first[0]];
-    for (bool moved = true; one.executed() < step && moved;) one.Advance(0, &moved);
+    Make(first[0], step);
     for (const size_t r : first) EXPECT_FALSE(Merge(r, step, models));
     for (const size_t r : last) {
       EXPECT_EQ(Publish(r, *models), step);
@@ -53,22 +58,36 @@ class Ranks {
     }
   }
 
- private:
-  uint64_t Publish(size_t rank, const std::vector<double>& models) {
+  // `steps`: that the rank has done.
+  uint64_t Publish(size_t rank, const std::vector<double>& models, double steps = 0) {
     reinterpret_cast<double*>(ranks_[rank]->open())[1] = models[rank];
-    return ranks_[rank]->Publish({});
+    return ranks_[rank]->Publish({&steps, 1});
   }
-
+  void Finish(size_t rank) { ranks_[rank]->epoch_end().Finish(); }
+  // The rank works for the version until it is made.
+  void Make(size_t rank, uint64_t version) {
+    Rounds& one = *ranks_[rank];
+    for (bool moved = true; one.executed() < version && moved;) one.Advance(0, &moved);
+  }
+  // The same until others were missing for max_wait.
+  void MakeAlone(size_t rank, uint64_t version) {
+    bool moved;
+    for (Time now = 0; ranks_[rank]->executed() < version && now < 9 * kMaxWait;
+         now += kMaxWait / 8)
+      ranks_[rank]->Advance(now, &moved);
+  }
   // Whether it was late.
-  bool Merge(size_t rank, uint64_t step, std::vector<double>* models) {
+  bool Merge(size_t rank, uint64_t version, std::vector<double>* models, Merged* merged = nullptr) {
     double model[3];
     void* to[] = {model};
-    Merged merged;
-    ranks_[rank]->Merge(step, to, &merged);
+    Merged own;
+    if (merged == nullptr) merged = &own;
+    ranks_[rank]->Merge(version, to, merged);
     (*models)[rank] = model[1];
-    return merged.late;
+    return merged->late;
   }
 
+ private:
   InprocNetwork network_;
   RoundMemory memory_;
   std::vector<std::unique_ptr<Rounds>> ranks_;
@@ -154,6 +173,37 @@ TEST(MergeTest, WhoeverIsLateAConstantStaysAndNobodyLeavesTheRange) {
         ASSERT_LE(model, high + 1e-9) << size;
       }
     }
+  }
+}
+
+// Rank 0 has published nothing when it is in finish(), and the version of all before has passed the
+// model of rank 1 by.
+TEST(MergeTest, AVersionThatContainsNoModelLeavesEachRankItsOwn) {
+  Ranks ranks(2, 2, 0, 1);
+  std::vector<double> models{100, 300};
+  ranks.Publish(1, models);
+  ranks.MakeAlone(1, 1);
+  ranks.Finish(0);
+  ranks.MakeAlone(0, 2);
+  Merged merged;
+  ranks.Merge(1, 1, &models, &merged);
+  EXPECT_EQ(merged.version, 2u) << "the log has no other";
+  EXPECT_EQ(merged.record.header.leader, -1) << "it contains no model";
+  EXPECT_EQ(merged.count, 0);
+  EXPECT_FALSE(merged.kept);
+  EXPECT_EQ(models[1], 300);
+}
+
+TEST(MergeTest, TheRecordSaysTheMostStepsThatARankInItHasDone) {
+  Ranks ranks(3, 3);
+  std::vector<double> models{1, 2, 3};
+  for (const size_t r : {0, 1, 2}) ranks.Publish(r, models, r == 1 ? 7 : 5);
+  ranks.Make(0, 1);
+  for (const size_t r : {0, 1, 2}) {
+    Merged merged;
+    ranks.Merge(r, 1, &models, &merged);
+    EXPECT_EQ(merged.record.header.leader, 0);
+    EXPECT_EQ(merged.record.hypers, std::vector<double>{7});
   }
 }
 

@@ -193,8 +193,11 @@ TEST(TrainerHandoverTest, PartsOfOneModelEachEndWithoutAMean) {
   deltas.Step();
   deltas.executed = deltas.published = 1;
   EXPECT_FALSE(deltas.trainer.position().is_over);
+  deltas.is_needed = true;
   deltas.Step();
   EXPECT_EQ(std::count(deltas.stages.begin(), deltas.stages.end(), Stage::kFlush), 0);
+  const Stages last(deltas.stages.end() - 2, deltas.stages.end());
+  EXPECT_EQ(last, (Stages{Stage::kGive, Stage::kLeaveState})) << "for a rank that was in finish()";
   EXPECT_TRUE(deltas.trainer.position().is_over);
 }
 
