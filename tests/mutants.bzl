@@ -235,7 +235,7 @@ _KNOWN = {
     "p4_aborted_word_comes_again": "8102, 9749",
     "p5_ends_as_seen_before": "247",
     "p5_finished_is_dead": "1224",
-    "train_part_ends_without_the_others": "74874",
+    "train_part_ends_without_the_others": "47129, 49394",
     "w2_looks_before_it_replaces": "194",
     "w2_owner_does_not_say_that_it_was_taken": "447",
     "w5_slot_seen_once": "1660",

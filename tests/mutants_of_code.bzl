@@ -167,6 +167,7 @@ BODIES = [
     "unit/ops/transports/shm_join_test.cc",
     "unit/ops/transports/shm_test.cc",
     "unit/ops/transports/shm_words_test.cc",
+    "unit/partial/merge_test.cc",
     "unit/train/outer_model_test.cc",
     "unit/train/pass_clock_test.cc",
     "unit/train/round_part_test.cc",
