@@ -2,12 +2,25 @@
 #ifndef COVEY_CORE_API_C_API_TRAINER_H_
 #define COVEY_CORE_API_C_API_TRAINER_H_
 
+#include "core/api/c_api.h"
 #include "core/api/covey_trainer.h"
 #include "core/api/runtime_handle.h"
 #include "core/base/status.h"
 #include "core/engine/trainer_driver.h"
 
 namespace covey {
+
+// Null: there is none; NoSuchTrainer says why.
+TrainerDriver* FindTrainer(const Use& use, covey_trainer number);
+Status NoSuchTrainer(const Use& use);
+
+// `call` with the trainer of this number.
+template <typename Call>
+covey_code With(covey_runtime* runtime, covey_trainer number, covey_error* error, Call call) {
+  const Use use(OrDefault(runtime));
+  TrainerDriver* trainer = FindTrainer(use, number);
+  return Report(trainer == nullptr ? NoSuchTrainer(use) : call(trainer), error);
+}
 
 // The step with which it ends; kForever: none.
 int64_t EndOf(const covey_trainer_config& config);

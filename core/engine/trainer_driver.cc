@@ -152,9 +152,10 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
 Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
+  const bool is_update = IsDue(Stage::kUpdate), is_load = IsDue(Stage::kLoadState);
   RETURN_IF_ERROR(Take(trainer_.OnAck(number, done, clock_.Now())));
   if (done) is_clipped_ = false;
+  if (done && is_load) operations_.state()->Clear();
   updates_ += done && is_update ? 1 : 0;
   return Status::Ok();
 }
@@ -162,21 +163,35 @@ Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
 Status TrainerDriver::Give(std::span<const std::span<const std::byte>> parts) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  if (!ready_.action.has_value() || ready_.action->stage != Stage::kPack)
+  if (!IsDue(Stage::kPack))
     return Status::InvalidArgument(
         "this rank's state is not asked for now: give it between COVEY_PACK and its "
         "acknowledgement");
   return RoundsOf(ready_.action->part)->Give(ready_.action->applied, parts);
 }
 
-Status TrainerDriver::ListState(std::vector<TrainerOperations::StateSpan> state) {
+bool TrainerDriver::IsDue(Stage action) const {
+  return ready_.action.has_value() && ready_.action->stage == action;
+}
+
+Status TrainerDriver::ListState(std::vector<TrainerState::Array> arrays) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  if (!ready_.action.has_value() || ready_.action->stage != Stage::kListState)
+  if (!IsDue(Stage::kListState))
     return Status::InvalidArgument(
         "the optimizer's state is not asked for now: list it between COVEY_LIST_STATE and its "
         "acknowledgement");
-  operations_.ListState(std::move(state));
+  operations_.state()->List(std::move(arrays));
+  return Status::Ok();
+}
+
+Status TrainerDriver::GetListed(const std::vector<TrainerState::Array>** arrays) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (!IsDue(Stage::kLoadState))
+    return Status::InvalidArgument(
+        "the optimizers' state is read between COVEY_LOAD_STATE and its acknowledgement");
+  *arrays = &operations_.state()->arrays();
   return Status::Ok();
 }
 
@@ -197,7 +212,7 @@ Status TrainerDriver::GetModel(std::byte** found) {
 
 // Those of rounds are written where they are published from, and read where a version lies.
 std::byte* TrainerDriver::Gradients() {
-  const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
+  const bool is_update = IsDue(Stage::kUpdate);
   TrainerRounds* rounds =
       RoundsOf(ready_.action.has_value() ? ready_.action->part : trainer_.part());
   if (rounds == nullptr || IsOwn(*rounds)) return gradients();

@@ -106,8 +106,10 @@ class TrainerDriver {
   // called again.
   Status Next(Time deadline, Due* due);
   Status Acknowledge(uint64_t number, bool done);
-  // Within kListState: what the optimizer keeps, which stays as it is until kLoadState.
-  Status ListState(std::vector<TrainerOperations::StateSpan> state);
+  // Within kListState: what the optimizer keeps, as TrainerState::List has it.
+  Status ListState(std::vector<TrainerState::Array> arrays);
+  // Within kLoadState: what the optimizers of all members keep, until it is acknowledged as done.
+  Status GetListed(const std::vector<TrainerState::Array>** arrays);
   // Within kPack: this rank's state, which is copied.
   Status Give(std::span<const std::span<const std::byte>> parts);
   Status GetPosition(Trainer::Position* position);
@@ -130,6 +132,7 @@ class TrainerDriver {
 
  private:
   Status Take(Trainer::Ready ready);
+  bool IsDue(Stage action) const;
   Status Begin(const Trainer::Exchange& exchange);
   bool EndExchange(Time deadline, Status* status, StageResult* result);
   TrainerRounds* RoundsOf(int64_t part);
