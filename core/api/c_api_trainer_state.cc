@@ -1,5 +1,7 @@
 // What a training keeps beside the model: the arrays of the adapter's optimizers, and those of the
 // method. See core/api/covey_trainer.h.
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <set>
 #include <string>
@@ -46,6 +48,32 @@ std::string LabelOf(const covey_state_array& array, int32_t i) {
          " of the optimizer's state";
 }
 
+// Two arrays in the same memory would be averaged at once; then one rank alone would fail.
+Status CheckApart(const covey_state_array* arrays, int32_t num_arrays) {
+  struct Place {
+    uintptr_t begin, end;
+    int32_t i;
+  };
+  std::vector<Place> places;
+  for (int32_t i = 0; i < num_arrays; ++i) {
+    const auto begin = reinterpret_cast<uintptr_t>(arrays[i].data);
+    const size_t bytes =
+        static_cast<size_t>(arrays[i].count) * SizeOf(static_cast<DType>(arrays[i].dtype));
+    if (bytes > 0) places.push_back({begin, begin + bytes, i});
+  }
+  std::sort(places.begin(), places.end(),
+            [](const Place& a, const Place& b) { return a.begin < b.begin; });
+  for (size_t k = 1; k < places.size(); ++k) {
+    if (places[k].begin >= places[k - 1].end) continue;
+    const int32_t i = std::max(places[k].i, places[k - 1].i);
+    const int32_t other = std::min(places[k].i, places[k - 1].i);
+    return Status::InvalidArgument("trainer: " + LabelOf(arrays[i], i) +
+                                   " lies in the memory of array " + std::to_string(other) +
+                                   ": list it once");
+  }
+  return Status::Ok();
+}
+
 Status ListTo(TrainerDriver* trainer, const covey_state_array* arrays, int32_t num_arrays) {
   if (num_arrays < 0 || (num_arrays > 0 && arrays == nullptr))
     return Status::InvalidArgument("trainer: arrays is NULL, or num_arrays negative");
@@ -68,6 +96,7 @@ Status ListTo(TrainerDriver* trainer, const covey_state_array* arrays, int32_t n
                      .count = array.count,
                      .data = static_cast<std::byte*>(array.data)});
   }
+  RETURN_IF_ERROR(CheckApart(arrays, num_arrays));
   return trainer->ListState(std::move(state));
 }
 

@@ -14,8 +14,8 @@
  *     COVEY_PACK               call covey_trainer_give with model and optimizer's state
  *     COVEY_UNPACK             go on from the state in the action, which another rank has given
  *     COVEY_LIST_STATE         call covey_trainer_list with what the optimizer keeps
- *     COVEY_LOAD_STATE         that is the same on all members now: it lies where it was listed, and
- *                              covey_trainer_listed has also what other members have listed
+ *     COVEY_LOAD_STATE         that is the same on all members now: it lies where it was listed;
+ *                              covey_trainer_listed also has what other members have listed
  *     covey_trainer_ack(...)
  *
  * Which actions come, and what the ranks exchange between them, is the method's affair: an adapter
@@ -56,7 +56,7 @@ typedef struct covey_trainer_config {
   int32_t num_hypers;      /* hyper-parameters that travel with gradients, 0 to 4096: an update uses
                             * those of the gradients, which may be another rank's or older ones */
   int32_t num_state;       /* arrays that updates keep beside the model, momenta for example, for
-                            * COVEY_LIST_STATE; 0: none; -1: it is not known yet */
+                            * COVEY_LIST_STATE; 0: none; -1: it is not known yet, or differs */
   int32_t keeps_gradients; /* 1: an update with this rank's own gradients takes them where the
                             * caller has them: without COVEY_COLLECT_GRADIENTS. Not agreed */
   int32_t prepares;        /* 1: the caller looks for NaN, and clips gradients to the method's
@@ -215,7 +215,7 @@ typedef struct covey_state_array {
  * as many, of the same kinds, on all members, else the same. After a mismatch the next call lists
  * anew.
  * COVEY_INVALID_ARGUMENT, and nothing is listed: no such array, some with and some without a name,
- * two of one name: the message names the array by its index. */
+ * two of one name, or in the same memory: the message names the array by its index. */
 COVEY_API covey_code covey_trainer_list(covey_runtime* runtime, covey_trainer trainer,
                                         const covey_state_array* arrays, int32_t num_arrays,
                                         covey_error* error);

@@ -288,6 +288,7 @@ TEST(TrainerStateErrorsTest, WrongListsAreRefusedAndNothingIsListed) {
         expect_refusal("no dtype", [&](It& it) { it.dtype = static_cast<covey_dtype>(dtype); });
       expect_refusal("-1 elements", [](It& it) { it.count = -1; });
       expect_refusal("no address", [](It& it) { it.data = nullptr; });
+      expect_refusal("in the memory of array 0", [&](It& it) { it.data = right[0].data; });
       EXPECT_EQ(covey_trainer_list(runtime, keeper.adapter.trainer, nullptr, 1, nullptr),
                 COVEY_INVALID_ARGUMENT);
       EXPECT_EQ(covey_trainer_list(runtime, keeper.adapter.trainer, right.data(), -1, nullptr),
