@@ -214,8 +214,9 @@ typedef struct covey_state_array {
  * COVEY_MISMATCH on all: the message names the array, both kinds and their ranks. Without names:
  * as many, of the same kinds, on all members, else the same. After a mismatch the next call lists
  * anew.
- * COVEY_INVALID_ARGUMENT, and nothing is listed: no such array, some with and some without a name,
- * two of one name, or in the same memory: the message names the array by its index. */
+ * COVEY_INVALID_ARGUMENT, and nothing is listed: an array unlike covey_state_array says, some with
+ * and some without a name, two of one name, two in the same memory: the message gives the array's
+ * index and name. */
 COVEY_API covey_code covey_trainer_list(covey_runtime* runtime, covey_trainer trainer,
                                         const covey_state_array* arrays, int32_t num_arrays,
                                         covey_error* error);
