@@ -1,4 +1,6 @@
 // covey_submit: from a request to an operation in the queue.
+#include "core/api/c_api_submit.h"
+
 #include "core/api/c_api.h"
 #include "core/api/covey.h"
 #include "core/api/runtime_handle.h"
@@ -29,24 +31,6 @@ Status DeviceOf(Session* session, const covey_request& r, Device** device) {
   return Status::Unsupported("'" + std::string(r.name) + "': " + used.message());
 }
 
-// Events after the present work of the tensors' streams, where the caller has given none.
-Status RecordReady(Device* device, Operation* operation) {
-  const Tensor* last = nullptr;
-  for (Tensor& t : operation->inputs) {
-    if (t.ready_event != nullptr) continue;
-    if (last == nullptr || last->stream != t.stream) {
-      operation->recorded.push_back(device->Record(t.stream));
-      last = &t;
-    }
-    t.ready_event = operation->recorded.back();
-    if (t.ready_event == nullptr) break;
-  }
-  if (operation->recorded.empty() || operation->recorded.back() != nullptr) return Status::Ok();
-  operation->recorded.pop_back();
-  for (void* event : operation->recorded) device->GiveBack(event);
-  return Status::Aborted("this rank has lost its device: " + device->Failure());
-}
-
 Status Submit(Session* session, const covey_request& request, covey_handle* handle) {
   ValidationContext context{.group = session->FindGroup(request.group),
                             .self = session->rank(),
@@ -59,7 +43,7 @@ Status Submit(Session* session, const covey_request& request, covey_handle* hand
   }
   Operation* operation = session->queue().New();
   Status valid = Validate(request, context, operation);
-  if (valid.ok() && device != nullptr) valid = RecordReady(device, operation);
+  if (valid.ok() && device != nullptr) valid = OrderAfterStreams(session, operation);
   if (!valid.ok()) {
     session->queue().Discard(operation);
     return valid;
@@ -83,6 +67,28 @@ Status Submit(Session* session, const covey_request& request, covey_handle* hand
 }
 
 }  // namespace
+
+Status OrderAfterStreams(Session* session, Operation* operation) {
+  const Tensor& first = operation->inputs.front();
+  Device* device = nullptr;
+  RETURN_IF_ERROR(
+      session->UseDevice(static_cast<int32_t>(first.device), first.device_index, &device));
+  const Tensor* last = nullptr;
+  for (Tensor& t : operation->inputs) {
+    if (t.ready_event != nullptr) continue;
+    if (last == nullptr || last->stream != t.stream) {
+      operation->recorded.push_back(device->Record(t.stream));
+      last = &t;
+    }
+    t.ready_event = operation->recorded.back();
+    if (t.ready_event == nullptr) break;
+  }
+  if (operation->recorded.empty() || operation->recorded.back() != nullptr) return Status::Ok();
+  operation->recorded.pop_back();
+  for (void* event : operation->recorded) device->GiveBack(event);
+  return Status::Aborted("this rank has lost its device: " + device->Failure());
+}
+
 }  // namespace covey
 
 using covey::OrDefault;

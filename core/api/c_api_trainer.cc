@@ -6,6 +6,7 @@
 #include "core/api/c_api.h"
 #include "core/api/c_api_methods.h"
 #include "core/api/c_api_offers.h"
+#include "core/api/c_api_submit.h"
 #include "core/api/covey_trainer.h"
 #include "core/api/runtime_handle.h"
 #include "core/api/session.h"
@@ -46,6 +47,8 @@ Status CheckConfig(const covey_trainer_config& config) {
   if (config.name == nullptr || config.name[0] == '\0') return wrong("it needs a name");
   if (config.op != COVEY_SUM && config.op != COVEY_AVERAGE)
     return wrong("op is COVEY_SUM or COVEY_AVERAGE");
+  if (config.reduces != 0 && config.prepares == 0)
+    return wrong("a caller that reduces gradients also prepares them");
   if (config.begin < 0 || config.end < 0) return wrong("begin or end is negative");
   if (config.num_hypers < 0 || config.num_hypers > kMostHypers)
     return wrong("num_hypers is " + std::to_string(config.num_hypers) + ", which is not 0 to " +
@@ -107,9 +110,11 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .has_state = config->num_state != 0,
           .keeps_gradients = config->keeps_gradients != 0,
           .prepares = config->prepares != 0,
+          .reduces = config->reduces != 0,
           .kernels = &BestKernels(),
-          .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); }},
-      std::move(layout), memory, &use->queue(), &use->engine());
+          .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); },
+          .order = [session = use.get()](Operation* it) { return OrderAfterStreams(session, it); }},
+      std::move(layout), std::move(memory), &use->queue(), &use->engine());
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
   if (const Status status = OpenParts(use, runtime, *config, driver.get()); !status.ok()) {
@@ -117,14 +122,6 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
     return status;
   }
   *number = use->trainers().Keep(std::move(driver), MonotonicNow());
-  return Status::Ok();
-}
-
-Status FillSpans(const TrainerDriver& trainer, std::byte* base, void** spans) {
-  if (spans == nullptr) return Status::InvalidArgument("trainer: spans is NULL");
-  const std::vector<size_t>& offsets = trainer.layout().offsets_bytes();
-  for (size_t i = 0; i < offsets.size(); ++i)
-    spans[i] = base == nullptr ? nullptr : base + offsets[i];
   return Status::Ok();
 }
 
@@ -143,6 +140,7 @@ Status NextOf(TrainerDriver* trainer, int64_t timeout_ns, covey_action* action) 
   action->image = due.image.data();
   action->length_bytes = static_cast<int64_t>(due.image.size());
   action->own = due.action->is_own ? 1 : 0;
+  action->scale = due.action->scale;
   return status;
 }
 
@@ -190,7 +188,11 @@ Status PositionOf(TrainerDriver* trainer, covey_position* position) {
                .of_all = found.waited_for_all ? 1 : 0,
                .payload = static_cast<int32_t>(found.payload),
                .catches_up = found.catches_up ? 1 : 0,
-               .is_over = found.is_over ? 1 : 0};
+               .is_over = found.is_over ? 1 : 0,
+               .planned = found.planned,
+               .is_open = found.in_step     ? 1
+                          : found.in_finish ? 2
+                                            : 0};
   return Status::Ok();
 }
 
@@ -205,26 +207,6 @@ Status RestoreTo(TrainerDriver* trainer, const covey_position* position) {
                            .local = position->local,
                            .is_anchored = position->has_state != 0,
                            .step_time = position->step_ns});
-}
-
-Status PeekOf(TrainerDriver* trainer, int32_t rank, void* const* spans, covey_seen* seen) {
-  const size_t count = trainer->layout().offsets_bytes().size();
-  if (seen == nullptr || seen->struct_size != sizeof(*seen))
-    return Status::InvalidArgument("seen is NULL, or struct_size is not that of covey_seen");
-  if (spans == nullptr || std::any_of(spans, spans + count, [](const void* at) { return !at; }))
-    return Status::InvalidArgument("trainer: spans is NULL, or one of the spans is");
-  const std::vector<Rank>& members = trainer->group().members;
-  const auto found = std::find(members.begin(), members.end(), Rank{rank});
-  if (found == members.end())
-    return Status::InvalidArgument("trainer: rank " + std::to_string(rank) +
-                                   " is no member of its group");
-  RoundsPort::Seen model;
-  RETURN_IF_ERROR(
-      trainer->Peek(static_cast<int32_t>(found - members.begin()), {spans, count}, &model));
-  seen->whole = model.whole ? 1 : 0;
-  seen->superseded = model.superseded ? 1 : 0;
-  seen->step = static_cast<int64_t>(model.step);
-  return Status::Ok();
 }
 
 }  // namespace
@@ -254,85 +236,69 @@ covey_code covey_trainer_open(covey_runtime* runtime, const covey_trainer_config
   return Report(covey::Open(use, runtime, config, trainer), error);
 }
 
-covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer, void** spans,
-                                   covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
-    std::byte* base = nullptr;
-    const Status status = it->GetGradients(&base);
-    return status.ok() ? covey::FillSpans(*it, base, spans) : status;
-  });
-}
-
-covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer, void** spans,
-                               covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
-    std::byte* base = nullptr;
-    const Status status = it->GetModel(&base);
-    return status.ok() ? covey::FillSpans(*it, base, spans) : status;
-  });
-}
-
 covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer trainer,
                                 const covey_step* step, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::SubmitTo(it, step); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::SubmitTo(it, step);
+  });
 }
 
 covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer, int32_t strict,
                                 covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return it->Finish(strict != 0); });
+  return covey::WithTrainer(runtime, trainer, error,
+                            [&](const Use&, TrainerDriver* it) { return it->Finish(strict != 0); });
 }
 
 covey_code covey_trainer_settle(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->Settle(); });
-}
-
-covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
-                              void* const* spans, covey_seen* seen, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::PeekOf(it, rank, spans, seen); });
+  return covey::WithTrainer(runtime, trainer, error,
+                            [&](const Use&, TrainerDriver* it) { return it->Settle(); });
 }
 
 covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,
                                     covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->BeginPass(); });
+  return covey::WithTrainer(runtime, trainer, error,
+                            [&](const Use&, TrainerDriver* it) { return it->BeginPass(); });
 }
 
 covey_code covey_trainer_serve(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->Serve(); });
+  return covey::WithTrainer(runtime, trainer, error,
+                            [&](const Use&, TrainerDriver* it) { return it->Serve(); });
 }
 
 covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer trainer, int64_t timeout_ns,
                               covey_action* action, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::NextOf(it, timeout_ns, action); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::NextOf(it, timeout_ns, action);
+  });
 }
 
 covey_code covey_trainer_ack(covey_runtime* runtime, covey_trainer trainer, uint64_t number,
                              int32_t done, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return it->Acknowledge(number, done != 0); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return it->Acknowledge(number, done != 0);
+  });
 }
 
 covey_code covey_trainer_give(covey_runtime* runtime, covey_trainer trainer,
                               const void* const* parts, const int64_t* lengths, int32_t num_parts,
                               covey_error* error) {
-  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
     return covey::GiveTo(it, parts, lengths, num_parts);
   });
 }
 
 covey_code covey_trainer_position(covey_runtime* runtime, covey_trainer trainer,
                                   covey_position* position, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::PositionOf(it, position); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::PositionOf(it, position);
+  });
 }
 
 covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
                                  const covey_position* position, covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::RestoreTo(it, position); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::RestoreTo(it, position);
+  });
 }
 
 size_t covey_trainer_stats(covey_runtime* runtime, covey_trainer trainer, char* json,

@@ -10,18 +10,6 @@
 
 namespace covey {
 
-// Null: there is none; NoSuchTrainer says why.
-TrainerDriver* FindTrainer(const Use& use, covey_trainer number);
-Status NoSuchTrainer(const Use& use);
-
-// `call` with the trainer of this number.
-template <typename Call>
-covey_code With(covey_runtime* runtime, covey_trainer number, covey_error* error, Call call) {
-  const Use use(OrDefault(runtime));
-  TrainerDriver* trainer = FindTrainer(use, number);
-  return Report(trainer == nullptr ? NoSuchTrainer(use) : call(trainer), error);
-}
-
 // The step with which it ends; kForever: none.
 int64_t EndOf(const covey_trainer_config& config);
 
@@ -35,6 +23,19 @@ bool AllocateMemory(const Use& use, const covey_trainer_config& config, size_t l
 // Opens the rounds and pairs of all parts of the training, now that all members are there.
 Status OpenParts(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,
                  TrainerDriver* driver);
+
+// Null: there is none of this number, as NoSuchTrainer says.
+TrainerDriver* FindTrainer(const Use& use, covey_trainer number);
+Status NoSuchTrainer(const Use& use);
+
+// `call` with the trainer of this number.
+template <typename Call>
+covey_code WithTrainer(covey_runtime* runtime, covey_trainer number, covey_error* error,
+                       Call call) {
+  const Use use(OrDefault(runtime));
+  TrainerDriver* trainer = FindTrainer(use, number);
+  return Report(trainer == nullptr ? NoSuchTrainer(use) : call(use, trainer), error);
+}
 
 }  // namespace covey
 #endif  // COVEY_CORE_API_C_API_TRAINER_H_

@@ -1,4 +1,6 @@
 // The parts of a training that go in rounds or in pairs.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -8,11 +10,14 @@
 #include "core/api/c_api_rounds.h"
 #include "core/api/c_api_trainer.h"
 #include "core/api/session.h"
+#include "core/base/arena.h"
 #include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
 
 namespace covey {
 namespace {
+
+constexpr size_t kReserveBytes = size_t{4} << 20;  // of the arena, for other exchanges
 
 MethodView ViewOf(const Group& group) { return {.size = group.size(), .rank = group.my_index}; }
 
@@ -29,6 +34,27 @@ struct Spans {
   }
   int32_t count() const { return static_cast<int32_t>(counts.size()); }
 };
+
+// Zeroed. In the arena; or where that would leave no room there, and it need not be shared, outside:
+// that costs each operation a copy. Null: there is no room, or `length_bytes` is 0.
+TrainerDriver::Buffer Allocate(const Use& use, size_t length_bytes, bool is_shared) {
+  const auto alloc = [&](size_t bytes) {
+    return TrainerDriver::Buffer(static_cast<std::byte*>(use->transport().AllocData(bytes)),
+                                 [](std::byte* data) { Arena::FreeData(data); });
+  };
+  if (length_bytes == 0) return nullptr;
+  TrainerDriver::Buffer buffer = alloc(length_bytes);
+  if (is_shared || (buffer != nullptr && alloc(kReserveBytes) != nullptr)) return buffer;
+  use->log().Write(LogLevel::kWarn,
+                   "a model lies outside of the arena, which costs a copy: there is no room for " +
+                       std::to_string(length_bytes >> 20) +
+                       " MiB beside what else travels; raise COVEY_ARENA_BYTES");
+  void* memory = mmap(nullptr, length_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  return {static_cast<std::byte*>(memory),
+          [length_bytes](std::byte* data) { munmap(data, length_bytes); }};
+}
 
 std::string PartName(const covey_trainer_config& config, int64_t from) {
   return std::string(config.name) + ".from" + std::to_string(from);
@@ -125,19 +151,21 @@ bool AllocateMemory(const Use& use, const covey_trainer_config& config, size_t l
                     TrainerDriver::Memory* memory) {
   const MethodChoice& choice = ChoiceOf(use, config.method);
   const MethodView view = ViewOf(*use->FindGroup(config.group));
-  bool has_gradients = config.keeps_gradients == 0, has_model = false;
+  bool has_gradients = false, has_model = false;
+  bool is_shared = false;  // operations take memory of whatever kind
   for (int64_t from = config.begin; from < EndOf(config); from = choice.Until(from)) {
     const MethodPlan plan = choice.Plan(view, from);
     const bool is_of_models = plan.payload == Payload::kModel;
-    has_gradients |= plan.payload == Payload::kGradients;
+    const bool is_of_all = plan.admission == Admission::kAll;
+    has_gradients |= plan.payload == Payload::kGradients ? config.reduces == 0 || !is_of_all
+                                                         : config.keeps_gradients == 0;
+    is_shared |= !is_of_all && plan.admission != Admission::kNeighbors;
     // Rounds of models have memory of their own for them.
     has_model |= plan.payload == Payload::kDelta || plan.payload == Payload::kNone ||
                  (is_of_models && plan.admission != Admission::kRounds);
   }
-  const auto alloc = [&](bool is_needed) {
-    return static_cast<std::byte*>(is_needed ? use->transport().AllocData(length_bytes) : nullptr);
-  };
-  *memory = {.gradients = alloc(has_gradients), .model = alloc(has_model)};
+  *memory = {.gradients = Allocate(use, has_gradients ? length_bytes : 0, is_shared),
+             .model = Allocate(use, has_model ? length_bytes : 0, is_shared)};
   return (memory->gradients != nullptr || !has_gradients) &&
          (memory->model != nullptr || !has_model);
 }

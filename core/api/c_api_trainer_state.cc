@@ -113,8 +113,9 @@ extern "C" {
 covey_code covey_trainer_list(covey_runtime* runtime, covey_trainer trainer,
                               const covey_state_array* arrays, int32_t num_arrays,
                               covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::ListTo(it, arrays, num_arrays); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::ListTo(it, arrays, num_arrays);
+  });
 }
 
 const char* covey_trainer_listed(covey_runtime* runtime, covey_trainer trainer, int32_t i,

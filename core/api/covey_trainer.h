@@ -61,6 +61,10 @@ typedef struct covey_trainer_config {
                             * caller has them: without COVEY_COLLECT_GRADIENTS. Not agreed */
   int32_t prepares;        /* 1: the caller looks for NaN, and clips gradients to the method's
                             * clip_norm. Not agreed */
+  int32_t reduces;         /* 1, with prepares: where the method has all members wait for the
+                            * gradients of all, the caller exchanges them by itself, in
+                            * COVEY_UPDATE, which is all of such a step. If it fails the step has
+                            * changed nothing */
 } covey_trainer_config;
 
 /* The input of a step, beside the gradients. */
@@ -93,6 +97,8 @@ typedef struct covey_action {
   const void* image;    /* COVEY_UNPACK: the parts that were given, one after the other, */
   int64_t length_bytes; /* so long in all */
   int32_t own;          /* COVEY_UPDATE: 1: with this rank's own gradients of the step */
+  double scale;         /* COVEY_LOAD_MODEL of a model at covey_trainer_place: to be multiplied by
+                         * this: its mean is over all members, some of which have joined */
 } covey_action;
 
 /* Where a training is, for a checkpoint. */
@@ -113,6 +119,10 @@ typedef struct covey_position {
   int32_t is_over; /* 1: the part with which it is to end (covey_trainer_config.end) has ended for
                     * this rank: the caller closes it, and goes on by other means. Until then
                     * steps go on as in that part. Not restored */
+  int64_t planned; /* the version whose plan (covey_method_plan) the next step goes by: in rounds
+                    * that with which they have begun. Not restored */
+  int32_t is_open; /* 1: a step has not come to its end, 2: a finish: the next call of it goes on.
+                    * Not restored */
 } covey_position;
 
 /* A model of another rank. */
@@ -140,6 +150,15 @@ COVEY_API covey_code covey_trainer_gradients(covey_runtime* runtime, covey_train
 /* The same for parameter i of the model, within COVEY_COLLECT_MODEL and COVEY_LOAD_MODEL. */
 COVEY_API covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer,
                                          void** spans, covey_error* error);
+
+/* Within COVEY_COLLECT_MODEL, for a model on a device: parameter i lies at tensors[i], of its dtype,
+ * contiguous, of the shape [count], and is exchanged there, in place, up to COVEY_LOAD_MODEL,
+ * ordered on the streams of the tensors. Parameters beside it in memory of the host are listed too.
+ * No codec encodes them. To be called within each COVEY_COLLECT_MODEL.
+ * COVEY_UNSUPPORTED in rounds and pairs: they exchange models at covey_trainer_model. */
+COVEY_API covey_code covey_trainer_place(covey_runtime* runtime, covey_trainer trainer,
+                                         const covey_tensor* tensors, int32_t num_tensors,
+                                         covey_error* error);
 
 /* This rank has gradients for the next step. `step` may be NULL if there are no hyper-parameters.
  * With step->unfit the step ends with COVEY_NOT_FINITE and this text: in rounds on this rank, after

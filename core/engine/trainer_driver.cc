@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/base/arena.h"
 #include "core/base/finite.h"
 #include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
@@ -23,22 +22,24 @@ bool IsOwn(const TrainerRounds& rounds) { return rounds.outer() != nullptr || ro
 
 }  // namespace
 
-TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, const Memory& memory,
+TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memory,
                              TensorQueue* queue, Engine* engine)
     : options_(std::move(options)),
       layout_(std::move(layout)),
-      memory_(memory),
+      memory_(std::move(memory)),
       operations_({.name = options_.name,
                    .group = options_.group,
                    .method = &options_.method,
                    .average = options_.average,
+                   .reduces = options_.reduces,
                    .layout = &layout_,
                    .kernels = options_.kernels,
                    .queue = queue,
                    .engine = engine,
-                   .awaited = options_.awaited}),
+                   .awaited = options_.awaited,
+                   .order = options_.order}),
       trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
-               options_.step, options_.has_state, options_.end),
+               options_.step, options_.has_state, options_.end, options_.reduces),
       hypers_(static_cast<size_t>(options_.hypers)) {}
 
 void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds) {
@@ -54,10 +55,7 @@ void TrainerDriver::LeaveAll() {
   for (const auto& [from, pairs] : pairs_) pairs->Leave();
 }
 
-TrainerDriver::~TrainerDriver() {
-  if (memory_.gradients != nullptr) Arena::FreeData(memory_.gradients);
-  if (memory_.model != nullptr) Arena::FreeData(memory_.model);
-}
+TrainerDriver::~TrainerDriver() = default;
 
 Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> hypers) {
   std::unique_lock lock(mutex_, std::defer_lock);
@@ -153,9 +151,11 @@ Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
   const bool is_update = IsDue(Stage::kUpdate), is_load = IsDue(Stage::kLoadState);
+  const bool is_model = IsDue(Stage::kCollectModel);
   RETURN_IF_ERROR(Take(trainer_.OnAck(number, done, clock_.Now())));
   if (done) is_clipped_ = false;
   if (done && is_load) operations_.state()->Clear();
+  if (is_model && !std::exchange(is_placed_, false)) operations_.Place({});
   updates_ += done && is_update ? 1 : 0;
   return Status::Ok();
 }
@@ -172,6 +172,21 @@ Status TrainerDriver::Give(std::span<const std::span<const std::byte>> parts) {
 
 bool TrainerDriver::IsDue(Stage action) const {
   return ready_.action.has_value() && ready_.action->stage == action;
+}
+
+Status TrainerDriver::Place(std::vector<Tensor> model) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (!IsDue(Stage::kCollectModel))
+    return Status::InvalidArgument(
+        "the model is not asked for now: place it between COVEY_COLLECT_MODEL and its "
+        "acknowledgement");
+  if (trainer_.part() != Trainer::kNoPart)
+    return Status::Unsupported(
+        "rounds and pairs exchange models in memory of the host: copy it to covey_trainer_model");
+  operations_.Place(std::move(model));
+  is_placed_ = true;
+  return Status::Ok();
 }
 
 Status TrainerDriver::ListState(std::vector<TrainerState::Array> arrays) {

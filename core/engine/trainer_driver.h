@@ -44,9 +44,12 @@ class TrainerDriver {
     bool has_state = false;        // of the adapter's optimizer
     bool keeps_gradients = false;  // the adapter: those of this rank's own updates
     bool prepares = false;         // the adapter clips gradients, and looks for NaN
+    bool reduces = false;          // the adapter exchanges gradients that all wait for
     const Kernels* kernels = nullptr;
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;
+    // Orders an operation after the present work of its tensors' streams.
+    std::function<Status(Operation*)> order;
   };
   // Statistics of a trainer, which add up over trainers.
   struct Totals {
@@ -65,14 +68,14 @@ class TrainerDriver {
     std::span<const double> hypers;
     std::span<const std::byte> image;
   };
-  // Where gradients and the model are exchanged from: layout.length_bytes() each of the arena,
-  // zeroed, and the driver's from now on. Null: nothing is.
+  // Where gradients and the model are exchanged from: layout.length_bytes() each, zeroed. Null:
+  // nothing is.
+  using Buffer = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
   struct Memory {
-    std::byte* gradients = nullptr;
-    std::byte* model = nullptr;
+    Buffer gradients, model;
   };
   // The queue and the engine outlive the driver.
-  TrainerDriver(Options options, TrainerLayout layout, const Memory& memory, TensorQueue* queue,
+  TrainerDriver(Options options, TrainerLayout layout, Memory memory, TensorQueue* queue,
                 Engine* engine);
   // Before the first step: the rounds, or the pairs, of the part that begins at version `from`, for
   // each of Trainer::PartsOf; gradients() is room for copies of rounds.
@@ -81,14 +84,15 @@ class TrainerDriver {
   // Before it is closed, or dropped.
   void LeaveAll();
 
-  ~TrainerDriver();  // REQUIRES: CanBeFreed, or no operation is in flight any more.
+  // To be destroyed when CanBeFreed, or no operation is in flight any more.
+  ~TrainerDriver();
   TrainerDriver(const TrainerDriver&) = delete;
 
   const TrainerLayout& layout() const { return layout_; }
   int32_t hypers() const { return options_.hypers; }
   const Group& group() const { return *options_.group; }
-  std::byte* gradients() const { return memory_.gradients; }
-  std::byte* model() const { return memory_.model; }
+  std::byte* gradients() const { return memory_.gradients.get(); }
+  std::byte* model() const { return memory_.model.get(); }
   // Where those of the action under way lie, or are to lie; without one: of the next step.
   Status GetGradients(std::byte** gradients);
   Status GetModel(std::byte** model);
@@ -106,6 +110,9 @@ class TrainerDriver {
   // called again.
   Status Next(Time deadline, Due* due);
   Status Acknowledge(uint64_t number, bool done);
+  // Within kCollectModel of an exchange by operations: the model lies there, on a device, until
+  // kLoadModel: a tensor for each parameter.
+  Status Place(std::vector<Tensor> model);
   // Within kListState: what the optimizer keeps, as TrainerState::List has it.
   Status ListState(std::vector<TrainerState::Array> arrays);
   // Within kLoadState: what the optimizers of all members keep, until it is acknowledged as done.
@@ -156,6 +163,7 @@ class TrainerDriver {
   std::optional<Trainer::Exchange> exchange_;  // of rounds or pairs, under way
   std::vector<double> hypers_;                 // of the step
   bool is_clipped_ = false;                    // the gradients of the action under way
+  bool is_placed_ = false;                     // the model, in the action under way
 };
 
 }  // namespace covey

@@ -54,10 +54,12 @@ Status TrainerOperations::BeginAll(const Trainer::Exchange& exchange, std::byte*
   const Stage stage = exchange.stage;
   if (stage == Stage::kAgree) return Agree(exchange);
   if (stage == Stage::kAverageState) return GoOnWithState();
-  codec_ = CodecOf(exchange.step, UseOf(stage));
+  const bool is_placed = stage != Stage::kReduce && !placed_.empty();
+  codec_ = is_placed ? nullptr : CodecOf(exchange.step, UseOf(stage));
   if (codec_ != nullptr) codec_->Begin(numbers, exchange.is_whole);
   const std::vector<TrainerLayout::Piece>& pieces = options_.layout->pieces();
-  for (size_t i = 0; i < pieces.size(); ++i) {
+  const std::vector<Tensor> tensors = is_placed ? placed_ : TensorsAt(numbers);
+  for (size_t i = 0; i < tensors.size(); ++i) {
     const bool mixes = stage == Stage::kMix;
     Operation* operation = New(mixes ? Kind::kNeighborAllreduce : Kind::kAllreduce);
     operation->average = stage == Stage::kAverage || (stage == Stage::kReduce && options_.average);
@@ -68,11 +70,44 @@ Status TrainerOperations::BeginAll(const Trainer::Exchange& exchange, std::byte*
       operation->form = codec_->chosen().form;
       operation->draw = DrawOf(exchange.step, i);
     }
-    std::byte* at =
-        codec_ != nullptr ? codec_->PlaceOf(pieces[i]) : numbers + pieces[i].offset_bytes;
-    RETURN_IF_ERROR(Add(operation, pieces[i], at, WordOf(stage) + std::to_string(i)));
+    RETURN_IF_ERROR(Add(operation, tensors[i], WordOf(stage) + std::to_string(i)));
   }
-  return Status::Ok();
+  averaged_ = tensors;
+  return stage == Stage::kAverage ? CountPresent() : Status::Ok();
+}
+
+// What travels of gradients or the model at `numbers`, by pieces.
+std::vector<Tensor> TrainerOperations::TensorsAt(std::byte* numbers) const {
+  std::vector<Tensor> tensors;
+  for (const TrainerLayout::Piece& piece : options_.layout->pieces())
+    tensors.push_back(
+        {.dtype = piece.dtype,
+         .shape = {.ndim = 1, .dims = {piece.count}},
+         .data = codec_ != nullptr ? codec_->PlaceOf(piece) : numbers + piece.offset_bytes});
+  return tensors;
+}
+
+// Ranks join the world alone.
+Status TrainerOperations::CountPresent() {
+  present_ = 1;
+  if (options_.group->key != 0) return Status::Ok();
+  const TrainerLayout::Piece one{.dtype = DType::kF64, .count = 1, .offset_bytes = 0};
+  return AddPiece(New(Kind::kAllreduce), one, reinterpret_cast<std::byte*>(&present_), "present");
+}
+
+// The mean becomes that of the members that have taken part.
+void TrainerOperations::ScaleForJoined(bool is_ok, StageResult* result) {
+  const double size = options_.group->size();
+  const std::vector<Tensor> tensors = std::exchange(averaged_, {});
+  if (!is_ok || stage_ != Stage::kAverage || options_.group->key != 0 || present_ >= size) return;
+  result->scale = size / present_;
+  for (const Tensor& tensor : tensors) {
+    if (!placed_.empty()) break;  // the adapter's
+    const std::byte* from = tensor.data;
+    options_.kernels->reduce({.dtype = tensor.dtype, .op = Op::kSum, .prescale = result->scale},
+                             {&from, 1}, {&tensor.data, 1},
+                             static_cast<size_t>(tensor.shape.Elems()), Stores::kCached);
+  }
 }
 
 Status TrainerOperations::Agree(const Trainer::Exchange& exchange) {
@@ -81,7 +116,7 @@ Status TrainerOperations::Agree(const Trainer::Exchange& exchange) {
   Operation* operation = New(Kind::kAllreduce);
   operation->op = Op::kMax;
   const TrainerLayout::Piece pair{.dtype = DType::kI64, .count = 2, .offset_bytes = 0};
-  return Add(operation, pair, reinterpret_cast<std::byte*>(agreed_), "agree");
+  return AddPiece(operation, pair, reinterpret_cast<std::byte*>(agreed_), "agree");
 }
 
 // None is added: it is over.
@@ -93,7 +128,7 @@ Status TrainerOperations::GoOnWithState() {
     operation->op = it.op;
     operation->average = it.is_average;
     const TrainerLayout::Piece piece{.dtype = it.dtype, .count = it.count, .offset_bytes = 0};
-    RETURN_IF_ERROR(Add(operation, piece, it.data, it.word));
+    RETURN_IF_ERROR(AddPiece(operation, piece, it.data, it.word));
   }
   return Status::Ok();
 }
@@ -114,12 +149,21 @@ Operation* TrainerOperations::New(Kind kind) const {
 }
 
 // In place.
-Status TrainerOperations::Add(Operation* operation, const TrainerLayout::Piece& piece,
-                              std::byte* at, const std::string& word) {
+Status TrainerOperations::AddPiece(Operation* operation, const TrainerLayout::Piece& piece,
+                                   std::byte* at, const std::string& word) {
+  return Add(operation,
+             {.dtype = piece.dtype, .shape = {.ndim = 1, .dims = {piece.count}}, .data = at}, word);
+}
+
+Status TrainerOperations::Add(Operation* operation, const Tensor& tensor, const std::string& word) {
   operation->group = options_.group;
   operation->name = options_.name + "." + word;
-  operation->inputs.push_back(
-      {.dtype = piece.dtype, .shape = {.ndim = 1, .dims = {piece.count}}, .data = at});
+  operation->inputs.push_back(tensor);
+  if (tensor.device != DeviceType::kCpu) {
+    const Status ordered = options_.order(operation);
+    if (!ordered.ok()) options_.queue->Discard(operation);
+    RETURN_IF_ERROR(ordered);
+  }
   operation->outputs = operation->inputs;
   uint64_t handle = 0;
   RETURN_IF_ERROR(options_.queue->Submit(operation, &handle));
@@ -150,6 +194,7 @@ bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result
   }
   *status = std::exchange(failure_, Status::Ok());
   if (stage_ == Stage::kAverageState && !status->ok()) state_.Clear();
+  ScaleForJoined(status->ok(), result);
   if (codec_ != nullptr) std::exchange(codec_, nullptr)->End(status->ok());
   result->may_differ = agreed_[0] != 0;
   result->step = agreed_[1];
@@ -199,8 +244,10 @@ size_t TrainerOperations::CodecBytes() const {
 
 std::vector<TrainerCodec*> TrainerOperations::CodecsOf(int64_t step) {
   std::vector<TrainerCodec*> found;
-  for (const CodecUse use : {CodecUse::kGradients, CodecUse::kModels})
-    if (TrainerCodec* codec = CodecOf(step, use)) found.push_back(codec);
+  for (const CodecUse use : {CodecUse::kGradients, CodecUse::kModels}) {
+    const bool is_used = use == CodecUse::kModels || !options_.reduces;
+    if (TrainerCodec* codec = is_used ? CodecOf(step, use) : nullptr) found.push_back(codec);
+  }
   return found;
 }
 

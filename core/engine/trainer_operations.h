@@ -32,13 +32,16 @@ class TrainerOperations {
     std::string name;  // that of each operation begins so
     const Group* group = nullptr;
     const MethodChoice* method = nullptr;
-    bool average = true;  // gradients; else their sum
+    bool average = true;   // gradients; else their sum
+    bool reduces = false;  // the adapter exchanges gradients that all wait for
     const TrainerLayout* layout = nullptr;
     const Kernels* kernels = nullptr;
     TensorQueue* queue = nullptr;
     Engine* engine = nullptr;
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;
+    // Orders an operation after the present work of its tensors' streams.
+    std::function<Status(Operation*)> order;
   };
 
   explicit TrainerOperations(Options options)
@@ -50,6 +53,9 @@ class TrainerOperations {
   // until Await says that it is over. `fitness`: why this rank's must not be mixed with others'.
   // REQUIRES: none is under way.
   Status Begin(const Trainer::Exchange& exchange, std::byte* numbers, const Status& fitness);
+  // The model of the exchanges that follow lies there, on a device: a tensor for each parameter, in
+  // their order. Empty: where Begin says. Codecs do not encode it.
+  void Place(std::vector<Tensor> model) { placed_ = std::move(model); }
   // Those of kAverageState, to be listed before it, and read and cleared after it.
   TrainerState* state() { return &state_; }
   // Whether all of it has ended by the deadline, and how.
@@ -64,8 +70,12 @@ class TrainerOperations {
 
  private:
   Operation* New(Kind kind) const;
-  Status Add(Operation* operation, const TrainerLayout::Piece& piece, std::byte* at,
-             const std::string& word);
+  Status Add(Operation* operation, const Tensor& tensor, const std::string& word);
+  Status AddPiece(Operation* operation, const TrainerLayout::Piece& piece, std::byte* at,
+                  const std::string& word);
+  Status CountPresent();
+  void ScaleForJoined(bool is_ok, StageResult* result);
+  std::vector<Tensor> TensorsAt(std::byte* numbers) const;
   Status BeginAll(const Trainer::Exchange& exchange, std::byte* numbers, const Status& fitness);
   Status Agree(const Trainer::Exchange& exchange);
   Status GoOnWithState();
@@ -82,6 +92,11 @@ class TrainerOperations {
   // By the version at which their method begins, and by what they encode.
   std::map<std::pair<int64_t, CodecUse>, std::unique_ptr<TrainerCodec>> codecs_;
   TrainerCodec* codec_ = nullptr;  // of the exchange under way; null: none
+  std::vector<Tensor> placed_;
+  // Of a model's average under way: what travels, and how many members take part: others have
+  // joined, and contribute zeros.
+  std::vector<Tensor> averaged_;
+  double present_ = 0;
 };
 
 }  // namespace covey

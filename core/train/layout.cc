@@ -13,7 +13,7 @@ size_t RoundUp(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 }  // namespace
 
 TrainerLayout::TrainerLayout(const std::vector<Parameter>& parameters)
-    : offsets_bytes_(parameters.size()), sizes_bytes_(parameters.size()) {
+    : parameters_(parameters), offsets_bytes_(parameters.size()), sizes_bytes_(parameters.size()) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const DType dtype = parameters[i].dtype;
     const auto is_same = [&](const Piece& piece) { return piece.dtype == dtype; };

@@ -30,6 +30,7 @@ class TrainerLayout {
 
   explicit TrainerLayout(const std::vector<Parameter>& parameters);
 
+  const std::vector<Parameter>& parameters() const { return parameters_; }
   size_t length_bytes() const { return length_bytes_; }
   const std::vector<Piece>& pieces() const { return pieces_; }  // in the order of their first
   // By parameter.
@@ -38,6 +39,7 @@ class TrainerLayout {
   void CopyOut(const std::byte* from, std::span<void* const> parameters) const;
 
  private:
+  std::vector<Parameter> parameters_;
   std::vector<Piece> pieces_;
   std::vector<size_t> offsets_bytes_, sizes_bytes_;  // by parameter
   size_t length_bytes_ = 0;

@@ -75,6 +75,7 @@ struct StageResult {
   // kAgree: the largest of all members' values. kMerge: whether other ranks have another model.
   bool may_differ = false;
   int64_t step = 0;
+  double scale = 1;  // kAverage: by this a model that lies on a device is to be multiplied
   // Rounds.
   Event event = Event::kMade;
   // kPublish: the one to be awaited; kSeek: that of the snapshot; kMerge: the one merged with.

@@ -10,18 +10,8 @@
 namespace covey {
 namespace {
 
-// Of max_wait=auto: a step of these methods waits for all, so its own length says nothing.
-constexpr Time kAutoWait = 60 * kSecond;
-
 Topology TopologyOf(const MethodNeighbors& neighbors, int32_t size) {
   return {.kind = neighbors.topology, .size = size, .seed = neighbors.seed, .matrix = {}};
-}
-
-Time WaitOf(const MethodPlan& plan) {
-  if (plan.admission != Admission::kNeighbors) return kNever;
-  const Duration& wait = plan.neighbors.max_wait;
-  if (wait.kind == Duration::Kind::kOff) return kNever;
-  return wait.kind == Duration::Kind::kAuto ? kAutoWait : wait.time;
 }
 
 }  // namespace
@@ -48,10 +38,11 @@ Status Trainer::Check(const MethodChoice& choice, const MethodView& view, int64_
 }
 
 Trainer::Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state,
-                 int64_t end)
+                 int64_t end, bool reduces)
     : choice_(std::move(choice)),
       view_(view),
       has_state_(has_state),
+      reduces_(reduces),
       begin_(step),
       end_(end),
       version_(step),
@@ -70,6 +61,7 @@ std::vector<Stage> Trainer::StepStages(Time now) const {
   if (pairs_.has_value()) return pairs_->StepStages();
   const MethodPlan plan = Plan();
   if (plan.payload == Payload::kNone) return {Stage::kCollectGradients, Stage::kUpdate};
+  if (ReducesItself()) return {Stage::kUpdate};
   if (plan.payload == Payload::kGradients)
     return {Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate};
   const bool mixes = plan.admission == Admission::kNeighbors;
@@ -143,6 +135,7 @@ Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time no
   is_updated_ = is_published_ = has_met_ = has_left_ = false;
   handover_.has_begun = handover_.has_more = false;
   is_under_way_ = false;
+  leave_wait_ = kNever;
   return Enter(now);
 }
 
@@ -156,7 +149,7 @@ Trainer::Ready Trainer::Enter(Time now) {
     since_ = now;
     // train-T1: an exchange that was waited for in vain goes on: it is not begun twice.
     if (!std::exchange(is_under_way_, true)) ready.exchange = ExchangeOf(stage);
-    const Time wait = WaitOf(Plan());
+    const Time wait = Wait();
     ready.deadline = wait == kNever ? kNever : now + wait;
     if (stage == Stage::kDue) ready.deadline = due_until_;
   } else {
@@ -168,7 +161,8 @@ Trainer::Ready Trainer::Enter(Time now) {
                           .clip_norm = clips ? NormOf(choice_.At(at).clip_norm) : 0,
                           .is_own = Plan().payload != Payload::kGradients && !handover_.has_more,
                           .part = part(),
-                          .applied = rounds_.has_value() ? rounds_->applied() : 0};
+                          .applied = rounds_.has_value() ? rounds_->applied() : 0,
+                          .scale = scale_};
   }
   return ready;
 }
@@ -201,6 +195,7 @@ Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
 Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const StageResult& result, Time now) {
   CHECK(phase_ == Phase::kExchange, "an exchange ends while the trainer waits for it");
   is_under_way_ = false;
+  scale_ = result.scale;
   const Stage stage = stages_[at_];
   if (IsOfRounds(stage)) return OnRoundsEnd(status, result, now);
   if (IsOfPairs(stage)) return OnPairsEnd(status, result, now);
@@ -266,7 +261,7 @@ Trainer::Ready Trainer::OnPairsEnd(const Status& status, const StageResult& resu
   }
   Insert(pairs_->Follow(stage, status, result, !goes_on));
   if (IsMeeting(stage) && !status.ok() && !goes_on) late_ = status;
-  if (stage == Stage::kQuit) pairs_.reset();
+  if (stage == Stage::kQuit) LeavePairs();
   if (status.ok() || IsMeeting(stage)) return Next(now);
   return Halt(status, true);
 }
@@ -282,6 +277,9 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
   if (phase_ != Phase::kAction || number != number_)
     return Ready::Refused("action " + std::to_string(number) +
                           " is not under way: each is acknowledged once");
+  // train-T3: the adapter's own exchange of gradients, or the update with them, has failed.
+  if (!done && !is_finish_ && stages_[at_] == Stage::kUpdate && ReducesItself())
+    return EndWith(Status::Aborted("the adapter has not done step " + std::to_string(step_)));
   if (!done)
     return Halt(
         Status::Aborted("the adapter has not done an action of step " + std::to_string(step_)),
@@ -308,8 +306,8 @@ Trainer::Ready Trainer::OnTick(const std::string& missing, Time now) {
     not_made.executed = rounds_->executed();
     return OnExchangeEnd(Status::Ok(), not_made, now);
   }
-  const Time wait = WaitOf(Plan());
-  if (phase_ != Phase::kExchange || wait == kNever || now - since_ < wait) return WaitOn();
+  const Time wait = Wait();
+  if (wait == kNever || now - since_ < wait) return WaitOn();
   return Halt(
       Status::Timeout(std::string(is_finish_ ? "finish()" : "step " + std::to_string(step_)) +
                       " has waited " + std::to_string(wait / kMillisecond) + " ms (max_wait) for " +
@@ -320,8 +318,8 @@ Trainer::Ready Trainer::OnTick(const std::string& missing, Time now) {
 // For the exchange under way, if there is one.
 Trainer::Ready Trainer::WaitOn() const {
   Ready ready;
-  const Time wait = WaitOf(Plan());
-  if (phase_ == Phase::kExchange && wait != kNever) ready.deadline = since_ + wait;
+  const Time wait = Wait();
+  if (wait != kNever) ready.deadline = since_ + wait;
   if (phase_ == Phase::kExchange && stages_[at_] == Stage::kDue) ready.deadline = due_until_;
   return ready;
 }

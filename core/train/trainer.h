@@ -6,7 +6,7 @@
 //
 //   payload      partners        stages
 //   kNone        -               GRADIENTS, UPDATE
-//   kGradients   all             GRADIENTS, reduce, UPDATE
+//   kGradients   all             GRADIENTS, reduce, UPDATE; or UPDATE alone: the adapter reduces
 //   any          rounds          as round_part.h says
 //   kModel       pairs           as pair_part.h says
 //   kModel       all             GRADIENTS, UPDATE, MODEL, average, LOAD
@@ -32,6 +32,8 @@
 //               tick, max_wait is over     kHalted, END(kTimeout): the exchange goes on
 //   kAction     acknowledged, done         the next stage; after the last: kIdle, END(ok)
 //               acknowledged, not done     kHalted, END(kAborted): the action is to be done anew
+//               the same, where the        kIdle, END(kAborted): the next step is this one again
+//               adapter reduces
 //   kHalted     the same call again        the stage it halted at; nothing new is taken
 //   kHalted     step, in finish() of pairs the first stage: the rank trains on
 //   kExchange   the same call again        the same: the adapter was interrupted while it waited
@@ -89,6 +91,7 @@ class Trainer {
     bool is_own = false;     // kCollectGradients, kUpdate: gradients that no other rank sees
     int64_t part = kNoPart;  // that of the rounds that gradients are for, or from
     uint64_t applied = 0;    // kPack: the version it is the state of
+    double scale = 1;        // kLoadModel: of a model on a device, see StageResult
   };
   // The parts of the training, from `begin` on, that go in rounds or in pairs, by the versions at
   // which they begin.
@@ -113,8 +116,9 @@ class Trainer {
 
   // REQUIRES: Check. `step`: the first one; mostly 0. `has_state`: of the adapter's optimizer.
   // `end`: it ends with the part that ends there, and what follows is the caller's affair.
+  // `reduces`: where all wait for the gradients of all, the adapter exchanges them itself.
   Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state = false,
-          int64_t end = kForever);
+          int64_t end = kForever, bool reduces = false);
 
   // The rank has gradients for the next step. `unfit`: why they must not be used; empty: no reason.
   // kInvalidArgument at once: a finish() has halted, or a step is under way.
@@ -153,9 +157,11 @@ class Trainer {
     Time step_time = 0;
     int64_t published = 0;
     bool waited_for_all = false;
-    Payload payload = Payload::kNone;  // of the next step
-    bool catches_up = false;           // OnPass may apply versions
-    bool is_over = false;              // the last part has ended for this rank
+    Payload payload = Payload::kNone;         // of the next step
+    bool catches_up = false;                  // OnPass may apply versions
+    bool is_over = false;                     // the last part has ended for this rank
+    int64_t planned = 0;                      // the version whose plan the next step goes by
+    bool in_step = false, in_finish = false;  // which has not come to its end
   };
   Position position() const;
   // kInvalidArgument: rounds of gradients have begun at another version.
@@ -172,6 +178,8 @@ class Trainer {
   Ready Next(Time now);
   Ready GoOn(Stage meeting, Time now);
   Ready WaitOn() const;
+  Time Wait() const;
+  bool ReducesItself() const;
   Ready Halt(const Status& why, bool is_to_begin);
   Ready EndWith(const Status& status);
   std::vector<Stage> StepStages(Time now) const;
@@ -186,6 +194,7 @@ class Trainer {
   void GiveUpPass();
   void BeginPart();
   void LeaveRounds();
+  void LeavePairs();
   bool IsOver() const;
   void LeaveState();
   void BeginHandOver();
@@ -193,7 +202,7 @@ class Trainer {
 
   MethodChoice choice_;
   MethodView view_;
-  bool has_state_;
+  bool has_state_, reduces_;
   // The step this trainer has begun with, and that with which it ends.
   int64_t begin_ = 0, end_ = kForever;
   int64_t version_ = 0, step_ = 0;
@@ -221,9 +230,11 @@ class Trainer {
   Handover handover_;
   Status late_ = Status::Ok();  // of a flush or a mean: its end, once the stages after it are done
   bool is_under_way_ = false;   // kHalted: the exchange goes on
+  double scale_ = 1;            // of the last average
   std::string unfit_;
-  uint64_t number_ = 0;  // of the last action
-  Time since_ = 0;       // this rank waits for the exchange
+  uint64_t number_ = 0;       // of the last action
+  Time since_ = 0;            // this rank waits for the exchange
+  Time leave_wait_ = kNever;  // the max_wait of the rounds or pairs that this call has left
   PassClock pass_clock_;
   bool is_late_ = false;     // the version of the step under way was made before it was published
   Time due_until_ = kNever;  // kDue

@@ -4,6 +4,17 @@
 #include "core/train/trainer.h"
 
 namespace covey {
+namespace {
+
+// Of max_wait=auto: these exchanges wait for all, so the length of a rank's own step says nothing.
+constexpr Time kAutoWait = 60 * kSecond;
+
+Time WaitOf(const Duration& wait) {
+  if (wait.kind == Duration::Kind::kOff) return kNever;
+  return wait.kind == Duration::Kind::kAuto ? kAutoWait : wait.time;
+}
+
+}  // namespace
 
 std::vector<int64_t> Trainer::PartsOf(Admission admission, const MethodChoice& choice,
                                       const MethodView& view, int64_t begin, int64_t end) {
@@ -35,11 +46,32 @@ void Trainer::BeginPart() {
   version_ = step_;
 }
 
+// How long this rank waits in an exchange of all members, or with neighbors.
+Time Trainer::Wait() const {
+  if (phase_ != Phase::kExchange) return kNever;
+  if (IsOfRounds(stages_[at_]) || IsOfPairs(stages_[at_])) return kNever;
+  const MethodPlan plan = Plan();
+  const bool is_near = plan.admission == Admission::kNeighbors;
+  return is_near ? WaitOf(plan.neighbors.max_wait) : leave_wait_;
+}
+
+bool Trainer::ReducesItself() const {
+  const bool is_within = rounds_.has_value() || pairs_.has_value();
+  return reduces_ && !is_within && Plan().payload == Payload::kGradients;
+}
+
+void Trainer::LeavePairs() {
+  // train-T7: the max_wait of what ends holds up to the end of the call.
+  leave_wait_ = WaitOf(choice_.Plan(view_, pairs_->from()).pairs.max_wait);
+  pairs_.reset();
+}
+
 // ---- Rounds that all leave ----------------------------------------------------------------------
 
 void Trainer::LeaveRounds() {
   // train-T7: all members leave with the same version, and go on with the step after it.
   step_ = version_ = rounds_->is_local() ? rounds_->left_at() : rounds_->reached();
+  leave_wait_ = WaitOf(choice_.Plan(view_, rounds_->from()).rounds.max_wait);
   // A member that is in finish() has not seen with which version they were over.
   if (rounds_->is_local()) {
     Insert(StateStages());

@@ -7,6 +7,9 @@ Trainer::Position Trainer::position() const {
   Position position{.version = version_, .step = step_, .may_differ = may_differ_, .begin = step_};
   position.payload = Plan().payload;
   position.is_over = IsOver();
+  position.planned = rounds_.has_value() ? rounds_->from() : step_;
+  position.in_step = phase_ != Phase::kIdle && !is_finish_ && !is_pass_;
+  position.in_finish = phase_ != Phase::kIdle && is_finish_;
   if (!rounds_.has_value()) return position;
   position.begin = rounds_->reached();
   position.catches_up = rounds_->CatchesUp();

@@ -266,9 +266,11 @@ static PyMethodDef methods[] = {
      "topology_row((as above), round, index) -> (weights, receivers, 0)"},
     {"trainer_open", TrainerOpen, METH_VARARGS,
      "trainer_open(group, name, method, op, begin, dtypes, counts, hypers, state, end = 0, keeps "
-     "gradients = 0, prepares = 0) -> trainer; all call it"},
+     "gradients = 0, prepares = 0, reduces = 0) -> trainer; all call it"},
     {"trainer_spans", TrainerSpans, METH_VARARGS,
      "trainer_spans(trainer, count, of the model or of gradients) -> addresses"},
+    {"trainer_place", TrainerPlace, METH_VARARGS,
+     "trainer_place(trainer, ((dtype, count, address), ...)): the model, on a device"},
     {"trainer_submit", TrainerSubmit, METH_VARARGS,
      "trainer_submit(trainer, unfit or None, hypers)"},
     {"trainer_finish", TrainerFinish, METH_VARARGS, "trainer_finish(trainer, strict)"},
@@ -278,7 +280,8 @@ static PyMethodDef methods[] = {
     {"trainer_peek", TrainerPeek, METH_VARARGS,
      "trainer_peek(trainer, rank, addresses) -> (whole, step, superseded)"},
     {"trainer_next", TrainerNext, METH_VARARGS,
-     "trainer_next(trainer, number of hypers) -> (verb, number, hypers, image, its length, own)"},
+     "trainer_next(trainer, number of hypers) -> (verb, number, hypers, image, its length, own, "
+     "scale)"},
     {"trainer_give", TrainerGive, METH_VARARGS, "trainer_give(trainer, addresses, lengths)"},
     {"trainer_list", TrainerList, METH_VARARGS,
      "trainer_list(trainer, names or None, addresses, dtypes, counts, ops or None)"},
@@ -287,7 +290,7 @@ static PyMethodDef methods[] = {
     {"trainer_ack", TrainerAck, METH_VARARGS, "trainer_ack(trainer, number, done)"},
     {"trainer_position", TrainerPosition, METH_VARARGS,
      "trainer_position(trainer) -> (version, step, may differ, begin, local, has state, step ns, "
-     "published, of all, payload, catches up, is over)"},
+     "published, of all, payload, catches up, is over, planned, is open)"},
     {"trainer_restore", TrainerRestore, METH_VARARGS, "trainer_restore(trainer, position)"},
     {"trainer_state", TrainerState, METH_VARARGS,
      "trainer_state(trainer) -> [(name, address, bytes)] of what the method replicates"},

@@ -90,6 +90,9 @@ typedef struct {
   int64_t shape[COVEY_MAX_DIMS];
 } Dims;
 
+/* Where a tensor's memory lies: an address, the memory of a bytes or bytearray object, or on CUDA
+ * (address, device number, stream). 0, or -1 with an exception set. */
+int ParseMemory(PyObject* object, covey_tensor* tensor);
 /* Fills `shape` from a tuple. 0, or -1 with an exception set. */
 int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim);
 void FillTensor(covey_tensor* tensor, int dtype, const int64_t* shape, int32_t ndim, void* data);
@@ -182,6 +185,7 @@ PyObject* TrainerSettle(PyObject* module, PyObject* args);
 PyObject* TrainerBeginPass(PyObject* module, PyObject* args);
 PyObject* TrainerServe(PyObject* module, PyObject* args);
 PyObject* TrainerPeek(PyObject* module, PyObject* args);
+PyObject* TrainerPlace(PyObject* module, PyObject* args);
 PyObject* TrainerNext(PyObject* module, PyObject* args);
 PyObject* TrainerGive(PyObject* module, PyObject* args);
 PyObject* TrainerList(PyObject* module, PyObject* args);

@@ -3,9 +3,7 @@
 
 #include "frameworks/native/native.h"
 
-/* Where a tensor's memory lies: an address, the memory of a bytes or bytearray object, or on CUDA
- * (address, device number, stream). 0, or -1 with an exception set. */
-static int ParseMemory(PyObject* object, covey_tensor* tensor) {
+int ParseMemory(PyObject* object, covey_tensor* tensor) {
   if (PyLong_Check(object)) {
     tensor->data = PyLong_AsVoidPtr(object);
     return tensor->data == NULL && PyErr_Occurred() ? -1 : 0;

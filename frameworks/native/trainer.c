@@ -13,9 +13,10 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
   long long begin, end = 0;
   int op;
   PyObject *method, *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Lii:trainer_open", &group, &config.name, &method, &op,
+  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Liii:trainer_open", &group, &config.name, &method, &op,
                         &begin, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers,
-                        &config.num_state, &end, &config.keeps_gradients, &config.prepares))
+                        &config.num_state, &end, &config.keeps_gradients, &config.prepares,
+                        &config.reduces))
     return NULL;
   config.method = MethodOf(method);
   if (PyErr_Occurred()) return NULL;
@@ -61,6 +62,41 @@ PyObject* TrainerSpans(PyObject* module, PyObject* args) {
                         : covey_trainer_gradients(NULL, trainer, spans, &error);
   PyObject* answer = error.code == COVEY_OK ? TupleOfAddresses(spans, count) : RaiseError(&error);
   free(spans);
+  return answer;
+}
+
+PyObject* TrainerPlace(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  PyObject* list;
+  if (!PyArg_ParseTuple(args, "KO!:trainer_place", &trainer, &PyTuple_Type, &list)) return NULL;
+  const Py_ssize_t count = PyTuple_Size(list);
+  covey_tensor* tensors =
+      count >= 1 && count <= INT16_MAX ? calloc((size_t)count, sizeof(*tensors)) : NULL;
+  int64_t* shapes = tensors == NULL ? NULL : calloc((size_t)count, sizeof(*shapes));
+  Py_ssize_t read = 0;
+  for (; shapes != NULL && read < count; ++read) {
+    int dtype;
+    long long elems;
+    PyObject* memory;
+    if (!PyArg_ParseTuple(PyTuple_GetItem(list, read), "iLO;(dtype, count, address)", &dtype,
+                          &elems, &memory))
+      break;
+    shapes[read] = elems;
+    FillTensor(&tensors[read], dtype, &shapes[read], 1, NULL);
+    if (ParseMemory(memory, &tensors[read]) != 0) break;
+  }
+  PyObject* answer = NULL;
+  if (shapes == NULL) {
+    PyErr_NoMemory();
+  } else if (read == count) {
+    covey_error error;
+    ClearError(&error);
+    answer =
+        NoneOrError(covey_trainer_place(NULL, trainer, tensors, (int32_t)count, &error), &error);
+  }
+  free(shapes);
+  free(tensors);
   return answer;
 }
 
@@ -170,8 +206,8 @@ PyObject* TrainerNext(PyObject* module, PyObject* args) {
     Py_XDECREF(hypers);
     return NULL;
   }
-  return Py_BuildValue("(iKNNLi)", (int)action.verb, (unsigned long long)action.number, hypers,
-                       image, (long long)action.length_bytes, (int)action.own);
+  return Py_BuildValue("(iKNNLid)", (int)action.verb, (unsigned long long)action.number, hypers,
+                       image, (long long)action.length_bytes, (int)action.own, action.scale);
 }
 
 /* The UTF-8 of a name, which `bytes` holds from then on; NULL with an exception set. */
@@ -310,11 +346,12 @@ PyObject* TrainerPosition(PyObject* module, PyObject* args) {
   ClearError(&error);
   error.code = covey_trainer_position(NULL, trainer, &position, &error);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue(
-      "(LLiLLiLLiiii)", (long long)position.version, (long long)position.step,
-      (int)position.may_differ, (long long)position.begin, (long long)position.local,
-      (int)position.has_state, (long long)position.step_ns, (long long)position.published,
-      (int)position.of_all, (int)position.payload, (int)position.catches_up, (int)position.is_over);
+  return Py_BuildValue("(LLiLLiLLiiiiLi)", (long long)position.version, (long long)position.step,
+                       (int)position.may_differ, (long long)position.begin,
+                       (long long)position.local, (int)position.has_state,
+                       (long long)position.step_ns, (long long)position.published,
+                       (int)position.of_all, (int)position.payload, (int)position.catches_up,
+                       (int)position.is_over, (long long)position.planned, (int)position.is_open);
 }
 
 PyObject* TrainerRestore(PyObject* module, PyObject* args) {

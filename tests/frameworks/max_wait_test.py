@@ -84,7 +84,7 @@ def exchanges() -> Tuple[int, int]:
     optimizer = hvd.DistributedOptimizer(
         OPTIMIZERS["sgd"](net.parameters()), model=net, method="local:H=2,max_wait=off"
     )
-    assert optimizer._covey_rounds is None
+    assert optimizer._covey_trainer is None
     assert optimizer._covey_progress.method == "local:local_steps=2"
     before = covey.stats()
     for step in range(4):

@@ -253,7 +253,7 @@ def waits(method: str) -> Tuple[int, int]:
         training._step(False)
         count = stats["waits"] - before - 1  # The inputs: a copy that blocks.
         training.end()
-        trainer = training.optimizer._covey_rounds
+        trainer = training.optimizer._covey_trainer
         copies = len(trainer.plans)
         trainer.close()
         return count, copies

@@ -29,7 +29,7 @@ def tearDownModule() -> None:
 
 def is_in_core(optimizer: Any, parameter: torch.Tensor) -> bool:
     """Whether its gradient lies in any memory that peers read."""
-    for span in optimizer._covey_rounds._versions._spans:
+    for span in optimizer._covey_trainer._versions._spans:
         for places, _ in span._known.values():
             for place in places:
                 if parameter.grad is not None and parameter.grad.is_set_to(place.view):
@@ -176,7 +176,7 @@ def after_the_rounds() -> Tuple[bool, List[float]]:
     """Buckets are made anew after a backward pass: its gradient stays, in other memory."""
     parameter, optimizer = vector()
     backward(parameter, 7)
-    spans = optimizer._covey_rounds._versions._spans
+    spans = optimizer._covey_trainer._versions._spans
     optimizer.rebuild_buckets()
     places = [place for span in spans for p, _ in span._known.values() for place in p]
     is_left = not any(parameter.grad.is_set_to(place.view) for place in places)

@@ -80,7 +80,7 @@ class Pair:
     @property
     def is_new(self) -> bool:
         """There is no version that this rank has not applied."""
-        return trainings.made(self.optimizer) == self.optimizer._covey_rounds.position.version
+        return trainings.made(self.optimizer) == self.optimizer._covey_trainer.position.version
 
     def end(self) -> Dict[int, str]:
         while True:

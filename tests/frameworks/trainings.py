@@ -9,7 +9,7 @@ from covey.method import GRADIENTS
 
 def counts(optimizer: Any) -> Dict[str, Any]:
     """As covey_trainer_stats; without a trainer there are none."""
-    trainer = optimizer._covey_rounds
+    trainer = optimizer._covey_trainer
     return {} if trainer is None else trainer.counts()
 
 
@@ -37,7 +37,7 @@ def late(optimizer: Any, index: int) -> int:
 
 def by(optimizer: Any) -> str:
     """What its trainer exchanges: gradients, models or pairs; empty: there is none."""
-    trainer, plan = optimizer._covey_rounds, optimizer._covey_progress.plan
+    trainer, plan = optimizer._covey_trainer, optimizer._covey_progress.plan
     if trainer is None:
         return ""
     if plan.in_pairs:

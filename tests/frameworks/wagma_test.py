@@ -140,7 +140,7 @@ def adds_a_group() -> None:
     optimizer.finish()
     assert second.tolist() == [1.0] * 3, second
     assert second.data_ptr() != moved.data_ptr()
-    optimizer._covey_rounds.close()
+    optimizer._covey_trainer.close()
     assert second.tolist() == [1.0] * 3 and first.tolist() == [mean - 2] * 3
 
 

@@ -77,7 +77,7 @@ def count_until(folder: str, method: str, op: int) -> End:
 
 def goes_on(report: Report, optimizer: Any) -> bool:
     """Where each step waits for all, all have to do equally many."""
-    if optimizer._covey_rounds is not None:
+    if optimizer._covey_trainer is not None:
         return report.goes_on
     ends = torch.tensor(0 if report.goes_on else 1)
     return int(hvd.allreduce(ends, op=hvd.Max, name="ends")) == 0
@@ -108,7 +108,7 @@ def adam_until(folder: str, method: str, stopped: int, stops_at: int) -> End:
         except covey.Timeout:  # A method ends, and a rank is missing.
             assert finish(optimizer) == ""
         scheduler.step()
-        if optimizer._covey_rounds is None:  # Who was late has done fewer steps than others.
+        if optimizer._covey_trainer is None:  # Who was late has done fewer steps than others.
             for group in optimizer.param_groups:
                 group["lr"] = 0.01 * rate(optimizer.version)
         report.write(optimizer.version, trainings.missing(optimizer))
@@ -128,7 +128,7 @@ def apart_until(folder: str, stopped: int, stops_at: int, looks: bool) -> End:
         if hvd.rank() == stopped and trainer.steps == stops_at:
             os.kill(os.getpid(), signal.SIGSTOP)
             if looks:
-                optimizer._covey_rounds.catch_up()
+                optimizer._covey_trainer.catch_up()
         time.sleep(STEP_S)
         trainer.step()
         report.write(optimizer.version)

@@ -78,7 +78,7 @@ class Ahead:
 
 def begin_pass(optimizer: Any) -> None:
     """``zero_grad()`` was called."""
-    ahead: Optional[Ahead] = getattr(optimizer._covey_rounds, "ahead", None)
+    ahead: Optional[Ahead] = getattr(optimizer._covey_trainer, "ahead", None)
     if ahead is not None:
         ahead.look()
 

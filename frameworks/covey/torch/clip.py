@@ -19,7 +19,6 @@ import torch
 
 from covey.errors import Unsupported
 from covey.torch.own import make_fit
-from covey.torch.own_update import reads_parameters
 from covey.torch.update import update
 
 _PIECE = 4096  # Elements. Fewer than torch divides between threads.
@@ -37,9 +36,7 @@ class _Unfit(Exception):
 
 def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) -> Any:
     """The step of the user's class, with clipped gradients; none if they are unfit (``own.py``)."""
-    progress = optimizer._covey_progress
     if closure is None:
-        progress.before_update(reads_parameters(optimizer))
         if not make_fit(optimizer):
             return None
         prepare(optimizer)
@@ -49,7 +46,6 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
     def clipped() -> Any:
         with torch.enable_grad():
             loss = whole()
-        progress.before_update(reads_parameters(optimizer))
         if not make_fit(optimizer):
             raise _Unfit(loss)
         prepare(optimizer)

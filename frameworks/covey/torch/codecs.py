@@ -14,6 +14,11 @@ from covey.errors import InvalidArgument, Unsupported
 from covey.method import GRADIENTS, Plan, plans
 from covey.torch.compression import Compression, Compressor
 from covey.torch.layout import Named
+from covey.torch.method_arrays import numbers_at
+from covey.torch.sources import view_of
+
+_ANCHOR, _LEFT_OUT = "anchor", "left_out"  # In a checkpoint.
+_CORES_ANCHOR = "codec's anchor"  # Before the residual, if there is one.
 
 
 def codec_of(plan: Plan) -> Optional[Type[Compressor]]:
@@ -62,9 +67,12 @@ def kept(optimizer: Any) -> Dict[str, torch.Tensor]:
     for bucket in _buckets(optimizer):
         for name, left_out in bucket.left_out.items():
             named[f"gradient {name}"] = left_out
-    for number, moved in enumerate(optimizer._covey_progress.moved):
-        for name, tensor in moved.written().items():
-            named[f"models {number} {name}"] = tensor
+    trainer = optimizer._covey_trainer
+    if trainer is not None and trainer.position.has_state:
+        for word, numbers in _of_models(optimizer).items():
+            for number, plan in enumerate(trainer.plans):
+                if plan.dtype == torch.float32:
+                    named[f"models {number} {word}"] = numbers[number][: plan.flags_offset].clone()
     return named
 
 
@@ -74,24 +82,57 @@ def put_back(optimizer: Any, named: Mapping[str, torch.Tensor]) -> None:
     for bucket in _buckets(optimizer):
         for name, left_out in bucket.left_out.items():
             left_out.copy_(named.get(f"gradient {name}", torch.zeros(())))
-    for number, moved in enumerate(optimizer._covey_progress.moved):
-        prefix = f"models {number} "
-        moved.put({n[len(prefix):]: it for n, it in named.items() if n.startswith(prefix)})
+    if not any(name.endswith(f" {_ANCHOR}") for name in named):
+        return
+    trainer = optimizer._covey_trainer
+    for word, numbers in _of_models(optimizer).items():
+        for number, plan in enumerate(trainer.plans):
+            put = named.get(f"models {number} {word}")
+            if put is not None:
+                numbers[number][: plan.flags_offset].copy_(put)
+    trainer.restore(trainer.position._replace(has_state=1))
 
 
 @contextlib.contextmanager
 def carried(optimizer: Any) -> Iterator[None]:
     """Within it the buckets are made anew: residuals of codecs are still to be sent then."""
     left = {n: it for b in _buckets(optimizer) for n, it in b.left_out.items()}
-    with torch.no_grad():
-        for moved in optimizer._covey_progress.moved:
-            moved.give_back()
     yield
     for bucket in _buckets(optimizer):
         for name, left_out in bucket.left_out.items():
             before = left.get(name)
             if before is not None and before.shape == left_out.shape:
                 left_out.copy_(before)
+
+
+@torch.no_grad()
+def give_back(optimizer: Any) -> None:
+    """Before its trainer is closed: what a codec has left out of the models is in them again."""
+    trainer = optimizer._covey_trainer
+    if trainer is None or not trainer.position.has_state:
+        return
+    left_out = _of_models(optimizer).get(_LEFT_OUT, [])
+    for plan, numbers in zip(trainer.plans, left_out):
+        for slot in plan.slots if plan.dtype == torch.float32 else ():
+            slot.parameter.data.add_(view_of(numbers, slot))
+
+
+def _of_models(optimizer: Any) -> Dict[str, List[torch.Tensor]]:
+    """The anchor, and the residual if the codec has one, of the models by plan, where they lie."""
+    trainer, plan = optimizer._covey_trainer, optimizer._covey_progress.plan
+    if not plan.codec or plan.in_rounds or plan.payload == GRADIENTS:
+        return {}
+    arrays = trainer.arrays()
+    names = [name for name, _, _ in arrays]
+    of_models = arrays[names.index(_CORES_ANCHOR) :] if _CORES_ANCHOR in names else []
+    addresses = trainer.spans(of_model=True)
+    return {
+        word: [
+            numbers_at(at + address - min(addresses), plan)
+            for address, plan in zip(addresses, trainer.plans)
+        ]
+        for word, (_, at, _) in zip((_ANCHOR, _LEFT_OUT), of_models)
+    }
 
 
 def _buckets(optimizer: Any) -> List[Any]:

@@ -1,4 +1,4 @@
-"""The exchanges of one optimizer by the core's trainer. Internal.
+"""The training of one optimizer by the core's trainer. Internal.
 
 The core does it all but the updates: see ``core/api/covey_trainer.h``.
 """
@@ -6,6 +6,7 @@ The core does it all but the updates: see ``core/api/covey_trainer.h``.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 import weakref
@@ -14,33 +15,35 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 import torch
 
 from covey import _native
-from covey.errors import CoveyError, InvalidArgument, NotFinite, Timeout
+from covey.errors import Aborted, CoveyError, InvalidArgument, NotFinite, Timeout
 from covey.group import Group
-from covey.method import GRADIENTS, MODEL, parsed
-from covey.reduce_op import core_code
+from covey.method import GRADIENTS, MODEL, parsed, plans
+from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
 from covey.torch.ahead import Ahead
-from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
-from covey.torch.ending import dropped, say_dropped
+from covey.torch.ending import dropped, say_alone, say_dropped
 from covey.torch.flushed import Flushed
 from covey.torch.hypers import Hypers
 from covey.torch.layout import Named, plan_whole
-from covey.torch.mirror import wait_for
-from covey.torch.model_place import ModelPlace
+from covey.torch.model_exchange import ModelExchange, relative_distance
+from covey.torch.state_mean import average_state
 from covey.torch.tensors import CODES
-from covey.torch.trainer_handle import Parts, TrainerHandle
+from covey.torch.trainer_handle import IN_FINISH, IN_STEP, LOST, TrainerHandle
 from covey.torch.version_gradients import VersionGradients
 
 # covey_verb of core/api/covey_trainer.h.
-_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK = range(1, 8)
+_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK, _LIST, _TAKE = (
+    range(1, 10)
+)
 _KEEP_BYTES = 64
+_UNKNOWN = -1  # How many arrays an optimizer will keep.
 
 
 class CoreTrainer(TrainerHandle):
-    """The exchanges of one optimizer in parts of its training."""
+    """The exchanges of one optimizer, by its whole method."""
 
-    def __init__(self, optimizer: Any, named: Sequence[Named], group: Group, parts: Parts) -> None:
+    def __init__(self, optimizer: Any, named: Sequence[Named], group: Group) -> None:
         """Every member of the group makes one, with the same parameters and options. Before its
         first step each calls ``begin``, by itself.
 
@@ -51,57 +54,67 @@ class CoreTrainer(TrainerHandle):
         super().__init__(plan_whole(named))
         self._optimizer = optimizer
         self._group = group
-        self._part = parts.begin
         self._closure: Optional[Callable[[], Any]] = None
         self._loss: Any = None
         self._counts: Mapping[str, Any] = {}
         self._came = 0.0  # To the last exchange.
-        self._is_offered = False  # The model, in it.
-        self._loaded: Tuple[int, ...] = ()  # Where it was loaded from since.
-        self._has_turned = False  # The next part has begun.
-        self._is_open = False  # A step that has not come to its end,
-        self._has_taken = False  # its gradients, which are in an update or published,
+        self._has_taken = False  # A step's gradients, which are in an update or published,
         self._is_left = False  # and that was interrupted.
         self._is_due = False  # A finish(), since the last step.
+        self._is_shown = False  # To others, in pairs.
         self._keep = _native.arena_alloc(_KEEP_BYTES)
         self._versions: Optional[VersionGradients] = None
-        self._places: List[ModelPlace] = []
-        if parts.has_models:
-            refuse_shared_memory(named)
-            self._places = [ModelPlace(plan, self._keep) for plan in self.plans]
+        self._models: Optional[ModelExchange] = None
         progress, options = optimizer._covey_progress, optimizer._covey_options
-        asked = (
+        parts = [plan for _, plan in plans(progress.method, group.id)]
+        if any(plan.payload != GRADIENTS for plan in parts):
+            self._models = ModelExchange(self, optimizer, named, self.plans, self._keep)
+        has_versions = any(plan.in_versions and plan.payload == GRADIENTS for plan in parts)
+        self._num_hypers = len(Hypers(optimizer).read()) if has_versions else 0
+        self._trainer = _native.trainer_open(
             group.id,
-            progress.name_of(parts.word),
-            parsed(parts.method),
-            core_code(options["op"]),
-            parts.begin,
+            progress.name_of("trainer"),
+            parsed(progress.method),
+            core_code(options["op"] if options["op"] in (Average, Sum) else Average),
+            progress.begin,
             tuple(CODES[plan.dtype] for plan in self.plans),
             tuple(plan.length for plan in self.plans),
-            len(Hypers(optimizer).read()) if parts.has_versions else 0,
+            self._num_hypers,
+            _UNKNOWN,
             0,
-            parts.end,
             True,
             True,
+            True,
+            #IP all(plan.device.type == "cpu" for plan in self.plans),
         )
-        self._num_hypers = asked[7]
-        self._trainer = progress.together(asked[1], lambda: _native.trainer_open(*asked))
-        if parts.has_versions:
-            self._versions = VersionGradients(self, optimizer, self.plans, self._keep)
-            state.add_flush(self)
         here = weakref.ref(self)  # The statistics outlive it.
         progress.step_stats.refresh = lambda: _refresh(here())
 
     def begin(self) -> None:
-        """The next step is the first."""
+        """The next step is the first: that of ``progress``."""
+        progress = self._optimizer._covey_progress
+        here = self.position._replace(
+            version=progress.version, step=progress.steps, may_differ=int(progress.is_parted)
+        )
+        self.restore(here)
+        self._enter()
         if self._versions is not None:
-            self._versions.open(self.spans(of_model=False))
             self._versions.ahead.settle()
             state.add_helper(self)
-            return
-        self._gather()
-        _native.trainer_begin_pass(self._trainer)
-        self._run()
+
+    def can_move_to(self, steps: int) -> bool:
+        """Whether ``move_to`` is all there is to do, to be where ``steps`` were done."""
+        progress = self._optimizer._covey_progress
+        every = [plan for _, plan in plans(progress.method, self._group.id)]
+        return not any(plan.in_rounds for plan in every) or (
+            not progress.plan.in_versions and len(every) == 1 and steps >= 0
+        )
+
+    def move_to(self, steps: int) -> None:
+        """So many steps, and updates, were done."""
+        self._go_on()
+        self.restore(self.position._replace(version=steps, step=steps))
+        self._enter()
 
     def close(self) -> None:
         """This rank leaves; the parameters keep their values."""
@@ -110,10 +123,9 @@ class CoreTrainer(TrainerHandle):
         self.count()
         trainer, self._trainer = self._trainer, 0
         self._close_versions()
-        wait_for(place.mirror for place in self._places)
-        for place in self._places:
-            place.release()
-        self._places = []
+        if self._models is not None:
+            self._models.close()
+        self._models = None
         _native.trainer_close(trainer)
 
     def _close_versions(self) -> None:
@@ -145,9 +157,13 @@ class CoreTrainer(TrainerHandle):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """A step: updates, and the exchanges for which it is time."""
         self._is_due = True
+        if self.position.is_open == IN_FINISH and not self._optimizer._covey_progress.plan.in_rounds:
+            self._finish(True)
         if self._is_left:  # Its gradients were taken: those of this call are for another step.
             self._go_on()
-        self._closure, self._loss = closure, None
+        is_new = self.position.is_open != IN_STEP
+        if is_new or self._versions is not None:
+            self._closure, self._loss = closure, None
         unfit, hypers = None, ()
         if self._versions is not None:
             state.add_helper(self)
@@ -161,8 +177,8 @@ class CoreTrainer(TrainerHandle):
                     f"the parameter groups hold {len(hypers)} numbers that travel with gradients, "
                     f"and {self._num_hypers} at first: call rebuild_buckets() on all ranks"
                 )
-        _native.trainer_submit(self._trainer, unfit, hypers)
-        self._has_taken, self._is_open = self._has_taken and self._is_open, True
+        _native.trainer_submit(self._trainer, unfit, hypers or (0.0,) * self._num_hypers)
+        self._has_taken = self._has_taken and not is_new
         try:
             self._run()
         except NotFinite:
@@ -172,9 +188,9 @@ class CoreTrainer(TrainerHandle):
         except Timeout:
             raise
         except BaseException:
-            self._is_left = self._has_taken
+            self._is_left = self._has_taken and self._trainer and self.position.is_open == IN_STEP
             raise
-        self._is_open = self._has_taken = False
+        self._has_taken = False
         self._settle_pass()
         return self._loss
 
@@ -184,24 +200,26 @@ class CoreTrainer(TrainerHandle):
             self._versions.ahead.settle()
 
     def _go_on(self) -> None:
-        """With a step that was left, if its gradients were taken: there may be new ones already."""
-        if not (self._is_open and self._has_taken):
+        """With a step that has not come to its end: there may be new gradients already."""
+        self._is_left = False
+        if self.position.is_open != IN_STEP:
             return
         slots = [slot for plan in self.plans for slot in plan.slots]
         # Not where they lie: that may be a version's memory, which is read elsewhere then.
         gradients = [None if s.parameter.grad is None else s.parameter.grad.clone() for s in slots]
-        hypers = () if self._versions is None else self._versions.hypers
+        hypers = (0.0,) * self._num_hypers if self._versions is None else self._versions.hypers
         _native.trainer_submit(self._trainer, None, hypers)
         with contextlib.suppress(NotFinite):
             self._run()
         for slot, gradient in zip(slots, gradients):
             slot.parameter.grad = gradient
-        self._is_open = self._is_left = self._has_taken = False
+        self._has_taken = False
 
     def finish(self, strict: bool = True) -> None:
         """Makes the parameters the model of all, with the same bits on each rank.
 
-        Without ``strict`` it goes on without ranks that are missing for ``max_wait``.
+        Without ``strict`` it goes on without ranks that are missing for ``max_wait``; by a method
+        in which there is no mean without all, this rank keeps its own model then.
 
         Raises:
             Timeout: after ``max_wait``; the message names the ranks that are missing. Called again
@@ -210,24 +228,37 @@ class CoreTrainer(TrainerHandle):
         """
         progress, known = self._optimizer._covey_progress, dropped()
         self._go_on()
-        ahead = self.ahead
+        ahead, models = self.ahead, self._models
+        is_measured = models is not None and progress.plan.in_rounds and ahead is None
         if ahead is not None:
             ahead.pause()
-        else:
-            self._gather()
-        before = [place.numbers.clone() for place in self._places if ahead is None]
-        _native.trainer_finish(self._trainer, strict)
+        if is_measured:
+            models.gather()
+            before = [numbers.clone() for numbers in models.numbers]
         try:
-            self._run(is_step=False)
+            self._finish(strict)
+        except (Timeout, Aborted) as missing:
+            if strict or not progress.plan.with_neighbors or progress.plan.max_wait_s == math.inf:
+                raise
+            say_alone(missing)
         finally:
             say_dropped(known)
         self._is_due = False
         self._settle_pass()
-        if ahead is None:
-            after = [place.numbers for place in self._places]
-            progress.step_stats.distance = relative_distance(before, after)
+        if is_measured:
+            progress.step_stats.distance = relative_distance(before, models.numbers)
         if strict and progress.plan.payload == MODEL and progress.plan.in_versions:
-            progress.board.refuse_losses()
+            self._refuse_losses()
+
+    def _finish(self, strict: bool) -> None:
+        _native.trainer_finish(self._trainer, strict)
+        self._run(is_step=False)
+
+    def _refuse_losses(self) -> None:
+        lost = [rank for rank in self._group.ranks if self.look(rank).state == LOST]
+        if lost:
+            names = ", ".join(map(str, lost))
+            raise Aborted(f"rank {names} has died: finish() was of the others", lost[0])
 
     def catch_up(self) -> None:
         """Between two steps, before a pass: applies what others have made."""
@@ -259,64 +290,67 @@ class CoreTrainer(TrainerHandle):
         flushed = Flushed(self._optimizer._covey_progress.named if is_first else ())
         try:
             self._go_on()
-            _native.trainer_finish(self._trainer, True)
-            self._run()
+            self._finish(True)
         except CoveyError as error:
             failure = str(error)
         self._is_due = False
         if is_first:
             flushed.tell(self.position.version - before, failure)
 
-    def settle(self) -> None:
-        """Makes the parameters all that is this rank's own, wherever others had a part of it.
+    def gather_in(self) -> None:
+        """Nothing that this rank has learnt is with others, or in flight, afterwards. In pairs the
+        parameters are all that is its own, wherever others had a part of it.
 
         Raises:
             Timeout: as ``finish``.
         """
+        self._go_on()
         _native.trainer_settle(self._trainer)
-        self._run()
-
-    def takes_turn(self) -> bool:
-        """Whether it has gone on with the next of its parts, since this was asked."""
-        has_turned, self._has_turned = self._has_turned, False
-        return has_turned
+        self._run(is_step=False)
 
     def _run(self, is_step: bool = True) -> None:
         """Does what the core asks for until the step, or ``finish``, is over."""
         try:
-            while True:
-                action = _native.trainer_next(self._trainer, self._num_hypers)
-                if action[0] == _DONE:
-                    break
-                try:
-                    self._do(*action)
-                except BaseException:
-                    _native.trainer_ack(self._trainer, action[1], False)
-                    raise
-                self._has_taken |= action[0] in (_UPDATE, _COLLECT_GRADIENTS)
-                _native.trainer_ack(self._trainer, action[1], True)
+            self._perform()
         except BaseException:
             with contextlib.suppress(CoveyError):
-                self._take_back()
+                self._enter()
             raise
-        self._take_back()
+        self._enter()
         self._note(is_step)
 
+    def _perform(self) -> None:
+        while True:
+            action = _native.trainer_next(self._trainer, self._num_hypers)
+            if action[0] == _DONE:
+                break
+            try:
+                self._do(*action)
+            except BaseException:
+                _native.trainer_ack(self._trainer, action[1], False)
+                raise
+            self._has_taken |= action[0] in (_UPDATE, _COLLECT_GRADIENTS)
+            _native.trainer_ack(self._trainer, action[1], True)
+
     def _do(
-        self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int, own: int
+        self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int, own: int,
+        scale: float,
     ) -> None:
         progress, versions = self._optimizer._covey_progress, self._versions
         if verb == _UPDATE and (own or versions is None):
-            self._loss = clipped_step(self._optimizer, self._closure)
-            progress.turn(progress.version + 1)
+            self._update(bool(own))
         elif verb == _COLLECT_MODEL:
-            self._came, self._is_offered, self._loaded = time.monotonic(), True, ()
+            self._came = time.monotonic()
             self._offer()
         elif verb == _LOAD_MODEL:
-            self._loaded = self._open()
-            for place in self._places:
-                place.load()
+            distance = self._models.load(not progress.plan.in_rounds, scale)
+            if distance >= 0:
+                progress.step_stats.distance = distance
             progress.step_stats.exchanged()
+        elif verb == _LIST:
+            average_state(self._optimizer, progress.named, self._group, progress.name_of("state"))
+        elif verb == _TAKE:
+            pass
         elif versions is None:
             raise AssertionError(f"an action that was not expected: {verb}")
         elif verb == _COLLECT_GRADIENTS:
@@ -336,56 +370,59 @@ class CoreTrainer(TrainerHandle):
         elif verb == _UNPACK:
             versions.unpack(image, length)
 
-    def _take_back(self) -> None:
-        """No memory that the core reads is trained on."""
-        if self._is_offered and self.spans(of_model=True) != self._loaded:
-            self._gather()
-        self._is_offered = False
-        if self._versions is None:
-            return
-        self._versions.end()
-        if not self._places or self.position.payload == GRADIENTS:
-            self._versions.open(self.spans(of_model=False))
+    def _update(self, is_own: bool) -> None:
+        """With gradients of this rank, or those of all, which are reduced now."""
+        optimizer = self._optimizer
+        if is_own:
+            self._loss = clipped_step(optimizer, self._closure)
+            self._models.updated()
+        else:
+            self._loss = optimizer._update(self._closure)
+        optimizer._covey_progress.turn(optimizer._covey_progress.version + 1)
+
+    def _offer(self) -> None:
+        plan = self._optimizer._covey_progress.plan
+        is_before = plan.with_neighbors and not self._has_taken and self.position.is_open == IN_STEP
+        if is_before and self._closure is not None:
+            self._closure = _evaluated(self._closure)  # With this rank's own model.
+        self._models.offer(not plan.in_rounds, is_before)
+
+    def _enter(self) -> None:
+        """Makes ready for the next step, or pass."""
+        progress, versions, models = self._optimizer._covey_progress, self._versions, self._models
+        if versions is not None:
+            versions.end()
+        progress.follow(self.position)
+        plan = progress.plan
+        if plan.in_versions and plan.payload == GRADIENTS:
+            if versions is None:
+                versions = VersionGradients(self, self._optimizer, self.plans, self._keep)
+                self._versions = versions
+                state.add_flush(self)
+            versions.open(self.spans(of_model=False))
         else:
             self._close_versions()
-            self._has_turned, self._part = True, self._optimizer._covey_progress.plan.until
-            self._gather()
+        if plan.payload != GRADIENTS:
+            models.settle(progress.trains_alone)
+        elif models is not None:
+            models.leave()
+        if not plan.in_pairs:
+            self._is_shown = False
+        elif not self._is_shown:
+            self._is_shown = True
+            _native.trainer_begin_pass(self._trainer)
+            self._perform()
 
     def _note(self, is_step: bool = True) -> None:
         """A step, or whatever has exchanged something, is over."""
         progress = self._optimizer._covey_progress
         came, self._came = self._came, 0.0
-        if progress.plan.in_pairs:
-            return
         position = self.position
-        if came and is_step:
-            needed = self._group.size() if position.of_all else progress.plan.needed
-            key = ((self._part + 1) << 32) + position.published  # Apart from other parts.
-            progress.step_stats.arrived(key, needed, came)
-        if self._versions is not None:
-            progress.turn(position.version)
-        elif came and progress.plan.in_versions:
-            progress.turn(position.begin + position.own_steps)
-            progress.is_parted = bool(position.may_differ)
-
-    def _open(self) -> Tuple[int, ...]:
-        addresses = self.spans(of_model=True)
-        for place, address in zip(self._places, addresses):
-            place.open(address)
-        return addresses
-
-    @torch.no_grad()
-    def _gather(self) -> None:
-        self._open()
-        for place in self._places:
-            place.gather()
-
-    @torch.no_grad()
-    def _offer(self) -> None:
-        self._open()
-        for place in self._places:
-            place.offer()
-        wait_for(place.mirror for place in self._places)
+        if not came or not is_step or not progress.plan.in_versions:
+            return
+        needed = self._group.size() if position.of_all else progress.plan.needed
+        key = ((position.planned + 1) << 32) + position.published  # Apart from other parts.
+        progress.step_stats.arrived(key, needed, came)
 
     def count(self) -> None:
         """Tells the statistics of the steps what was exchanged."""
@@ -393,6 +430,17 @@ class CoreTrainer(TrainerHandle):
         if counts:  # Else the runtime has ended.
             self._optimizer._covey_progress.step_stats.applied(counts, self._counts)
             self._counts = counts
+
+
+def _evaluated(closure: Callable[[], Any]) -> Callable[[], Any]:
+    """``closure``, evaluated once already: the next call gives that."""
+    with torch.enable_grad():
+        losses = [closure()]
+
+    def called() -> Any:
+        return losses.pop() if losses else closure()
+
+    return called
 
 
 def _refresh(trainer: Optional[CoreTrainer]) -> None:

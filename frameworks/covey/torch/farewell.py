@@ -18,9 +18,9 @@ import torch
 from covey.errors import CoveyError
 from covey.notice import is_shown, tell
 from covey.state import state
-from covey.torch import window
 from covey.torch.flushed import rounding_of
 from covey.torch.sources import is_replicated, view_of
+from covey.torch.trainer_handle import CLOSED, LOST, TrainerHandle
 from covey.torch.view import Consensus, Model, measure
 
 _PATIENCE_S = 0.05  # For a model that is being changed.
@@ -43,23 +43,22 @@ class Farewell:
         progress, group = optimizer._covey_progress, optimizer._covey_options["process_set"]
         if progress.start is not None:
             progress.start.look(_STAY_S)
-        if progress.window is None:
+        trainer = optimizer._covey_trainer
+        if trainer is None or progress.reduces:
             return
-        if not is_replicated(optimizer):
-            with contextlib.suppress(CoveyError):
+        with contextlib.suppress(CoveyError):
+            if not is_replicated(optimizer):
                 if group.rank() != 0:
-                    _stay(progress.window, group.ranks[0])
+                    _stay(trainer, group.ranks[0])
                 elif progress.is_parted:
                     _tell(*measure([optimizer], _PATIENCE_S), optimizer)
-        progress.window.close()
+            trainer.hide()
 
 
-def _stay(seen: window.Window, first: int) -> None:
-    """Until the first rank has looked: then it closes its window."""
-    if seen.why[first]:
-        return
+def _stay(trainer: TrainerHandle, first: int) -> None:
+    """Until the first rank has looked: then it hides."""
     deadline = time.monotonic() + _STAY_S
-    while seen.look(first)[0] not in (window.CLOSED, window.LOST):
+    while trainer.look(first).state not in (CLOSED, LOST):
         if time.monotonic() > deadline:
             return
         time.sleep(_LOOK_S)

@@ -7,7 +7,7 @@ from typing import Sequence
 import torch
 
 from covey.notice import tell
-from covey.torch.averager import relative_distance
+from covey.torch.model_exchange import relative_distance
 from covey.torch.layout import Named
 
 

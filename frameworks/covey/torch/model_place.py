@@ -82,6 +82,13 @@ class ModelPlace:
         for parameter, view in zip(self._parameters, self._here.views):
             parameter.data = view
 
+    def take(self, scale: float) -> None:
+        """The parameters are what was made of them where they lie, but on a device by ``scale``."""
+        if self.mirror.is_far and scale != 1:
+            self._here.numbers.mul_(scale)
+        for parameter, view in zip(self._parameters, self._here.views):
+            parameter.data = view
+
     def release(self) -> None:
         """Parameters that lie in the core's memory get memory of their own."""
         if self.mirror.is_far:

@@ -41,20 +41,19 @@ from covey.torch.layout import (
 from covey.torch.ops import allreduce
 from covey.torch.options import check_options, check_outside, check_passes
 from covey.torch.own import supports_scaling, take_settled
-from covey.torch.parts import (
-    begin_training,
-    cross,
-    empty_gradients,
-    end_step,
-    finish_part,
-    leave_rounds,
-    lr_scale,
-    move_to,
-)
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
 from covey.torch.snapshot import carry
 from covey.torch.tensors import CODES
+from covey.torch.training import (
+    begin_training,
+    empty_gradients,
+    end_step,
+    leave_training,
+    lr_scale,
+    move_to,
+    turn,
+)
 from covey.torch.update import raise_late
 
 class _Distributed(torch.optim.Optimizer):
@@ -68,7 +67,7 @@ class _Distributed(torch.optim.Optimizer):
     _covey_plans: Tuple[List[BucketPlan], Reduction]
     _covey_progress: Progress
     _covey_reducer: Optional[Reducer]  # None: nothing to reduce, or no other rank.
-    _covey_rounds: Optional[CoreTrainer]  # Of a method that does not wait for all ranks.
+    _covey_trainer: Optional[CoreTrainer]  # None: no other rank.
     _covey_is_settled: bool
     _covey_should_synchronize: bool
     _covey_synchronized: bool
@@ -83,8 +82,8 @@ class _Distributed(torch.optim.Optimizer):
         ``parameter.grad`` then is the same on every rank: the place for clipping. Follow it by
         ``with optimizer.skip_synchronize(): optimizer.step()``.
         """
-        if self._covey_rounds is not None:
-            return self._covey_rounds.synchronize()
+        if self._covey_trainer is not None and self._covey_progress.plan.in_rounds:
+            return self._covey_trainer.synchronize()
         check_outside(self)
         if self._covey_reducer is not None:
             self._covey_reducer.synchronize()
@@ -128,16 +127,20 @@ class _Distributed(torch.optim.Optimizer):
         With a closure, the gradients of each of its evaluations are reduced. Every rank must do
         equally many steps. Raises Timeout: ranks are missing for ``max_wait``; call it again.
         """
-        cross(self)
+        progress, trainer = self._covey_progress, self._covey_trainer
+        if self._covey_synchronized and self._covey_should_synchronize:
+            warn_as_python(
+                "optimizer.step() called without optimizer.skip_synchronize() context after "
+                "optimizer.synchronize(). This can cause training slowdown. You may want to "
+                "consider using optimizer.skip_synchronize() context if you use "
+                "optimizer.synchronize() in your code.",
+                calls=1,
+            )
         empty_gradients(self)
-        self._covey_progress.begin_step()
-        with self._covey_progress.changing():
-            if self._covey_rounds is not None:
-                check_outside(self)
-                result = self._covey_rounds.step(closure)
-            else:
-                result = None if self._covey_progress.has_updated else self._update(closure)
-                self._covey_progress.after_update()
+        progress.begin_step()
+        with progress.changing():
+            check_outside(self)
+            result = self._update(closure) if trainer is None else trainer.step(closure)
         end_step(self)
         raise_late(self)
         return result
@@ -148,14 +151,6 @@ class _Distributed(torch.optim.Optimizer):
         if take_settled(self) or not self._covey_should_synchronize:
             self._covey_synchronized = False
             return clipped_step(self, closure)
-        if self._covey_synchronized:
-            warn_as_python(
-                "optimizer.step() called without optimizer.skip_synchronize() context after "
-                "optimizer.synchronize(). This can cause training slowdown. You may want to "
-                "consider using optimizer.skip_synchronize() context if you use "
-                "optimizer.synchronize() in your code.",
-                calls=2,
-            )
         if closure is None:
             self.synchronize()
             self._covey_synchronized = False
@@ -191,7 +186,9 @@ class _Distributed(torch.optim.Optimizer):
         """
         with self._covey_progress.changing():
             self._refuse_in_flight("finish()")
-            finish_part(self, strict)
+            if self._covey_trainer is not None:
+                self._covey_trainer.finish(strict)
+                turn(self)
             self._covey_progress.have_met()
         raise_late(self)
 
@@ -244,7 +241,7 @@ class _Distributed(torch.optim.Optimizer):
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """As the optimizer's; the buckets are made anew, so every rank must call it."""
         self._refuse_in_flight("add_param_group()")
-        leave_rounds(self)  # Contributions of earlier steps are applied without the new ones.
+        leave_training(self)  # Contributions of earlier steps are applied without the new ones.
         try:
             self._covey_super().add_param_group(param_group)
         finally:
@@ -261,7 +258,7 @@ class _Distributed(torch.optim.Optimizer):
         if self._covey_reducer is not None:
             self._refuse_in_flight("rebuild_buckets()")
             self._covey_reducer.remove_hooks()
-        leave_rounds(self)
+        leave_training(self)
         if named_parameters is not None:
             self._covey_options["named_parameters"] = list(named_parameters)
         with carried(self):
@@ -388,7 +385,7 @@ def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) 
     wrapped._covey_class = kind
     wrapped._covey_options, wrapped._covey_progress = options, progress
     wrapped._covey_reducer = None
-    wrapped._covey_rounds = None
+    wrapped._covey_trainer = None
     wrapped._covey_outside = []
     wrapped._covey_carried, wrapped._covey_functions = [], []  # Of carry() and before_update().
     wrapped._covey_synchronized = wrapped._covey_is_settled = False

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Sequence
 
 import torch
 
 from covey.errors import InvalidArgument, Unsupported
+from covey.method import DELTA, MODEL, Plan
 from covey.reduce_op import Average, Sum, core_code
 from covey.torch.compression import Compression, check_compression
+from covey.torch.layout import Named
+
+_OF_DELTAS = (torch.float32, torch.float64)  # OuterModel of core/train has arithmetic for them.
 
 
 def check_options(
@@ -58,6 +62,27 @@ def check_outside(optimizer: Any) -> None:
             raise RuntimeError(
                 f"{name} began to require a gradient after DistributedOptimizer was made: "
                 "call optimizer.rebuild_buckets() on every rank"
+            )
+
+
+def check_plan(optimizer: Any, plan: Plan) -> None:
+    """Raises Unsupported (a ValueError) for an option that a part by ``plan`` does not go with, or
+    a parameter of a dtype that it cannot exchange."""
+    if plan.in_rounds and plan.payload == DELTA:
+        _check_deltas(optimizer._covey_options, optimizer._covey_progress.named)
+    elif plan.in_rounds and plan.payload == MODEL:
+        check_models(optimizer._covey_options)
+    elif plan.in_rounds:
+        check_rounds(optimizer, optimizer._covey_options)
+
+
+def _check_deltas(options: Dict[str, Any], named: Sequence[Named]) -> None:
+    check_models(options)
+    for name, parameter in named:
+        if parameter.dtype not in _OF_DELTAS:
+            raise Unsupported(
+                f"{name}: changes of {parameter.dtype} cannot be added up, only those of float32 "
+                "and float64: keep the parameters that are trained in float32"
             )
 
 

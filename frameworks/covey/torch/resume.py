@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict
 
 from covey.errors import InvalidArgument
 from covey.torch.method_arrays import put_state, state
-from covey.torch.parts import begin_part, cross, settle_step
+from covey.torch.training import open_trainer
 
 
 def check(optimizer: Any, what: str) -> None:
@@ -48,19 +48,17 @@ def gather_in(optimizer: Any) -> None:
     Raises:
         Timeout: a rank has not come for ``max_wait``; training may go on, or it be called again.
     """
-    cross(optimizer)
-    settle_step(optimizer)
-    rounds = optimizer._covey_rounds
-    if optimizer._covey_progress.plan.in_pairs and rounds is not None:
-        with optimizer._covey_progress.changing():
-            rounds.settle()
-    elif rounds is not None:
-        optimizer.finish(strict=True)
+    progress = optimizer._covey_progress
+    if progress.plan.in_rounds and not progress.plan.in_pairs:
+        return optimizer.finish(strict=True)
+    if optimizer._covey_trainer is not None:
+        with progress.changing():
+            optimizer._covey_trainer.gather_in()
 
 
 def settle(optimizer: Any) -> None:
     """After ``gather_in``: rounds begin anew, with nothing left outside."""
-    if optimizer._covey_rounds is not None:
+    if optimizer._covey_progress.plan.in_rounds:
         Renewal(optimizer, keeps=True).end()
 
 
@@ -78,21 +76,15 @@ class Renewal:
         """The first half, which does not wait. ``keeps``: training goes on, with what the method
         keeps beside the model."""
         self._optimizer = optimizer
-        rounds = optimizer._covey_rounds
-        self._kept = state(rounds) if keeps else {}
-        if rounds is not None:
-            rounds.close()
-        optimizer._covey_rounds = None
+        self._kept = state(optimizer) if keeps else {}
+        if optimizer._covey_trainer is not None:
+            optimizer._covey_trainer.close()
+        optimizer._covey_trainer = None
 
     def end(self) -> None:
         """The second half, on all ranks."""
-        progress = self._optimizer._covey_progress
-        if not progress.is_shared:
+        if not self._optimizer._covey_progress.is_shared:
             return
-        if progress.plan.in_rounds:
-            progress.renew()
-        begin_part(self._optimizer)
+        open_trainer(self._optimizer)
         if self._kept:
-            put_state(self._optimizer._covey_rounds, self._kept)
-        with progress.changing():
-            pass  # Others see this version of this rank now.
+            put_state(self._optimizer, self._kept)

@@ -2,7 +2,7 @@
 
 allreduce    replicas are equal: this rank's own
 eager        replicas are equal at equal version: this rank's own; how far the others are, in a word
-local, dpsgd each rank trains on memory that the others can read: a window
+local, dpsgd each rank trains on memory that the others can read
 wagma        what each rank has published last, in its slot
 adpsgd       what each rank has handed in last, with what others have made of it since
 """
@@ -17,19 +17,21 @@ import torch
 from covey.errors import Unsupported
 from covey.method import MODEL
 from covey.state import state
-from covey.torch import window
 from covey.torch.layout import BucketPlan, gradient_strides
 from covey.torch.method_arrays import replicated
+from covey.torch.trainer_handle import CHANGING, CLOSED, LOST, NOTHING, WHOLE
 
 _PAUSE_S = 0.0002  # Before a model that is being changed is looked at again.
 _SHARED = "ranks that share no memory cannot be read: all of them call consensus(exact=True)"
+_ELSEWHERE = (
+    "its model lies where others cannot read it: on a device, or beyond COVEY_ARENA_BYTES"
+)
 _BUSY = "its model was being changed whenever it was looked at (stopped, or slow, in its update)"
 _AT_FINISH = "it has not taken up the mean that finish() has made"
 _WHY = {
-    window.NOTHING: "it has closed its optimizer, or taken none up yet",
-    window.CHANGING: _BUSY,
-    window.CLOSED: "it has closed its optimizer",
-    window.LOST: "it has died, or left",
+    CHANGING: _BUSY,
+    CLOSED: "it has closed its optimizer",
+    LOST: "it has died, or left",
 }
 
 
@@ -56,7 +58,7 @@ def copy_replicated(
     optimizer: Any, plans: Sequence[BucketPlan], to: Sequence[torch.Tensor]
 ) -> None:
     """The model that all ranks have at this version: the parameters, or what they depart from."""
-    known = replicated(optimizer._covey_rounds)
+    known = replicated(optimizer)
     if known is None:
         return copy_own(plans, to)
     for source, flat in zip(known, to):
@@ -82,18 +84,20 @@ def versions_of(optimizer: Any) -> Dict[int, Seen]:
     own = state.require().rank
     if not progress.is_shared:
         return {own: Seen(progress.version)}
-    if progress.window is None:  # All are equally far.
+    if progress.reduces:  # All are equally far.
         return {rank: Seen(progress.version) for rank in group.ranks}
     found: Dict[int, Seen] = {}
     for rank in group.ranks:
-        if rank == own:
-            found[rank] = Seen(progress.version)
-        elif progress.window.why[rank]:
-            found[rank] = Seen(why=progress.window.why[rank])
-        else:
-            code, mark = progress.window.look(rank)
-            found[rank] = Seen(mark.version, _WHY.get(code, ""))
+        found[rank] = Seen(progress.version) if rank == own else _version_of(optimizer, rank)
     return found
+
+
+def _version_of(optimizer: Any, rank: int) -> Seen:
+    try:
+        seen = optimizer._covey_trainer.look(rank)
+    except Unsupported as reason:
+        return Seen(why=str(reason))
+    return Seen(seen.version, "" if seen.state == CHANGING else _WHY.get(seen.state, ""))
 
 
 def read(
@@ -117,38 +121,42 @@ def read(
 
 
 def _look_of(optimizer: Any, plans: Sequence[BucketPlan]) -> Look:
-    trainer, progress = optimizer._covey_rounds, optimizer._covey_progress
-    seen_by, own = progress.window, state.require().rank
-    if seen_by is None or all(seen_by.why.values()):
-        raise Unsupported(_SHARED)
+    trainer, progress = optimizer._covey_trainer, optimizer._covey_progress
+    own = state.require().rank
+    try:
+        trainer.look(own)
+    except Unsupported:
+        raise Unsupported(_SHARED) from None
     # This rank has the mean of all that was made last. A rank that has taken part in it has it,
     # too, also where others see only the model it brought along.
     has_mean = not progress.is_parted and progress.version > 0
 
     def slot(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
-        own_step = trainer.look(own, to)[1] if has_mean else -1
-        whole, step, passed_by = trainer.look(rank, to)
-        if step == own_step or (step == 0 and rank == own):
+        own_step = trainer.look(own, to).step if has_mean else -1
+        seen = trainer.look(rank, to)
+        if seen.step == own_step or (seen.step == 0 and rank == own):
             copy_own(plans, to)
-            return Seen(step)
-        if step == 0:
+            return Seen(seen.step)
+        if seen.step == 0:
             return Seen(why="it has published no model yet")
-        if passed_by:
-            return Seen(why=f"an average of all has passed by its model of step {step}")
-        return Seen(step) if whole else None
+        if seen.is_superseded:
+            return Seen(why=f"an average of all has passed by its model of step {seen.step}")
+        return Seen(seen.step) if seen.state == WHOLE else None
 
     def pair(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
-        mark = seen_by.look(rank)[1]
-        if mark.is_behind(progress.begun):
+        seen = trainer.look(rank, to)
+        if seen.is_superseded:
             copy_own(plans, to)
-            return Seen(mark.version, "" if has_mean else _AT_FINISH)
-        return Seen(mark.version) if trainer.look(rank, to)[0] else None
+            return Seen(seen.version, "" if has_mean else _AT_FINISH)
+        return Seen(seen.version) if seen.state == WHOLE else None
 
     def place(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
-        code, mark = seen_by.look(rank, to, progress.begun)
-        if code == window.WHOLE:
-            return Seen(mark.version)
-        return None if code == window.CHANGING else Seen(why=_WHY[code])
+        seen = trainer.look(rank, to)
+        if seen.state == WHOLE:
+            return Seen(seen.version)
+        if seen.state == NOTHING:
+            return Seen(why=_ELSEWHERE)
+        return None if seen.state == CHANGING else Seen(why=_WHY[seen.state])
 
     if progress.plan.in_pairs:
         return pair

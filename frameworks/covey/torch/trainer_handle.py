@@ -11,26 +11,6 @@ from covey import _native
 from covey.torch.layout import BucketPlan
 
 
-class Parts(NamedTuple):
-    """The parts of a training that a trainer is for.
-
-    Attributes:
-        method: the text of all methods of the training.
-        begin: the step that they begin with,
-        end: and the one that yet another part begins with; 0: there is none.
-        word: what is exchanged, in messages.
-        has_versions: gradients have versions, at first,
-        has_models: and models are exchanged, then or from the beginning.
-    """
-
-    method: str
-    begin: int
-    end: int
-    word: str
-    has_versions: bool
-    has_models: bool
-
-
 class Position(NamedTuple):
     """covey_position of core/api/covey_trainer.h."""
 
@@ -46,6 +26,32 @@ class Position(NamedTuple):
     payload: int
     catches_up: int
     is_over: int
+    planned: int
+    is_open: int
+
+
+IN_STEP, IN_FINISH = 1, 2
+"""Of ``Position.is_open``."""
+
+
+class Seen(NamedTuple):
+    """covey_seen of core/api/covey_trainer.h.
+
+    Attributes:
+        state: WHOLE, NOTHING, CHANGING, CLOSED or LOST.
+        step: in rounds: that its model was published as; 0: none yet.
+        is_superseded: in rounds: an average of all has come after it.
+        version: how many updates it had done.
+    """
+
+    state: int
+    step: int
+    is_superseded: int
+    version: int
+
+
+WHOLE, NOTHING, CHANGING, CLOSED, LOST = range(5)
+"""covey_seen_state."""
 
 
 class TrainerHandle:
@@ -60,18 +66,18 @@ class TrainerHandle:
         self.plans = list(plans)
 
     @property
+    def number(self) -> int:
+        """The core's."""
+        return self._trainer
+
+    @property
     def position(self) -> Position:
         """Between two steps: where this rank is."""
         return Position(*_native.trainer_position(self._trainer))
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the last part has ended for this rank, and no other one is missing there."""
-        return bool(self.position.is_over)
-
-    def keep_pace(self, step_ns: int) -> None:
-        """It holds from here on, until this rank's steps tell."""
-        _native.trainer_restore(self._trainer, tuple(self.position._replace(step_ns=step_ns)))
+    def restore(self, position: Position) -> None:
+        """This rank is where ``position`` says."""
+        _native.trainer_restore(self._trainer, tuple(position))
 
     def counts(self) -> Dict[str, Any]:
         """As ``covey_trainer_stats``."""
@@ -82,11 +88,14 @@ class TrainerHandle:
         """Where they lie now, by plan: gradients, or the model."""
         return _native.trainer_spans(self._trainer, len(self.plans), of_model)
 
-    def look(self, rank: int, to: Sequence[torch.Tensor]) -> Any:
-        """Copies the model of a rank, as others see it, to tensors by dtype and device. Returns
-        whether it was not changed meanwhile, and in rounds the step that it is of, and whether an
-        average of all has come after it."""
-        return _native.trainer_peek(self._trainer, rank, tuple(flat.data_ptr() for flat in to))
+    def look(self, rank: int, to: Sequence[torch.Tensor] = ()) -> Seen:
+        """A rank as others see it; its model is copied to tensors by dtype and device, if any."""
+        addresses = tuple(flat.data_ptr() for flat in to) or None
+        return Seen(*_native.trainer_peek(self._trainer, rank, addresses))
+
+    def hide(self) -> None:
+        """Other ranks see nothing of this one any more."""
+        _native.trainer_hide(self._trainer)
 
     def arrays(self) -> List[Tuple[str, int, int]]:
         """Between two steps: what the method replicates on all ranks: names, addresses, bytes."""

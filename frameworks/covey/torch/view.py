@@ -266,9 +266,9 @@ def _mean_of_all(
 ) -> Tuple[_Mean, float]:
     """The same, of all and by all."""
     progress, group = optimizer._covey_progress, optimizer._covey_options["process_set"]
-    if progress.plan.in_pairs and optimizer._covey_rounds is not None:
+    if progress.plan.in_pairs:
         with progress.changing():
-            optimizer._covey_rounds.settle()
+            optimizer._covey_trainer.gather_in()
     own = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
     copy_replicated(optimizer, plans, own)
     mean = _Mean(plans)
@@ -296,7 +296,7 @@ def _shown(optimizer: Any, plans: List[BucketPlan], flats: List[torch.Tensor]) -
     """Within it the parameters lie in ``flats``."""
     slots = [(slot, flat) for plan, flat in zip(plans, flats) for slot in plan.slots]
     kept = [slot.parameter.data for slot, _ in slots]
-    ahead = getattr(optimizer._covey_rounds, "ahead", None)
+    ahead = getattr(optimizer._covey_trainer, "ahead", None)
     with contextlib.nullcontext() if ahead is None else ahead.held():
         optimizer._covey_progress.is_viewed = True
         try:

@@ -1,0 +1,16 @@
+// Operations on tensors that lie on a device.
+#ifndef COVEY_CORE_API_C_API_SUBMIT_H_
+#define COVEY_CORE_API_C_API_SUBMIT_H_
+
+#include "core/api/session.h"
+#include "core/base/status.h"
+#include "core/engine/operation.h"
+
+namespace covey {
+
+// Records an event after the present work of the stream of each input that has none, on the device
+// of the first, which the session has opened. kAborted: this rank has lost its device.
+Status OrderAfterStreams(Session* session, Operation* operation);
+
+}  // namespace covey
+#endif  // COVEY_CORE_API_C_API_SUBMIT_H_

@@ -1,0 +1,154 @@
+"""The training of one optimizer, from step to step. Internal.
+
+The core's trainer knows where it is, and goes by itself from one part to the next: one method
+after another, as ``then=`` and ``warmup_steps`` say. What is here is what torch needs around it:
+buckets that are reduced while backward goes on, where the next step has such, and gradients that
+Horovod has before the first step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from covey.method import GRADIENTS, outlives, plans, scale_at
+from covey.method_summary import show
+from covey.reduce_op import Average
+from covey.step_stats import note_outlives
+from covey.torch.codecs import give_back
+from covey.torch.core_trainer import CoreTrainer
+from covey.torch.equal_start import compare_start
+from covey.torch.look import is_on, refuse
+from covey.torch.options import check_plan
+from covey.torch.reducer import Reducer
+
+
+def begin_training(optimizer: Any) -> None:
+    """Makes ready for the first step, or for the next one with other parameters. All ranks call it.
+
+    Raises:
+        InvalidArgument, Unsupported: (ValueErrors) too few ranks; an option that does not go with a
+            part that is yet to come.
+    """
+    progress, group = optimizer._covey_progress, optimizer._covey_options["process_set"]
+    compare_start(optimizer, progress.named)
+    for _, plan in plans(progress.method, group.id):
+        check_plan(optimizer, plan)
+    show_method_summary(optimizer)
+    open_trainer(optimizer)
+    fill_gradients(optimizer)
+
+
+def show_method_summary(optimizer: Any) -> None:
+    """Says on rank 0 by what method training begins; to the launcher, whether a rank may die."""
+    group = optimizer._covey_options["process_set"]
+    if group.size() > 1 and outlives(optimizer._covey_progress.method, group.id):
+        note_outlives(optimizer._covey_progress.method)
+    size = sum(p.numel() * p.element_size() for _, p in optimizer._covey_progress.named)
+    show(optimizer._covey_progress.method, group.size(), size, group.id)
+
+
+def open_trainer(optimizer: Any) -> None:
+    """Makes ready for the next step, which is that of ``progress``. All ranks call it."""
+    progress = optimizer._covey_progress
+    if progress.is_shared:
+        group = optimizer._covey_plans[1].group
+        optimizer._covey_trainer = CoreTrainer(optimizer, progress.named, group)
+        optimizer._covey_trainer.begin()
+    turn(optimizer)
+
+
+def lr_scale(optimizer: Any) -> float:
+    """By what a learning rate for one rank is to be multiplied, for the step that comes."""
+    progress, options = optimizer._covey_progress, optimizer._covey_options
+    if not progress.is_shared or (
+        progress.plan.payload == GRADIENTS and options["op"] != Average
+    ):
+        return 1.0
+    return scale_at(progress.method, progress.steps, options["process_set"].size())
+
+
+def end_step(optimizer: Any) -> None:
+    """After each ``step()``: looks what the next one is.
+
+    Raises:
+        NotFinite: this rank's gradients were unfit: it took part in the step without them.
+    """
+    progress = optimizer._covey_progress
+    why, progress.unfit = progress.unfit, ""
+    if optimizer._covey_trainer is None:
+        progress.move(progress.steps + 1)
+    progress.step_stats.end_step()
+    turn(optimizer)
+    refuse(why)
+
+
+def move_to(optimizer: Any, steps: int) -> None:
+    """Training is taken up again where ``steps`` were done, with equal replicas. On all ranks.
+
+    Raises:
+        Timeout: ranks are missing for ``max_wait``; called again it goes on.
+    """
+    progress, trainer = optimizer._covey_progress, optimizer._covey_trainer
+    if trainer is not None and trainer.can_move_to(steps):
+        trainer.move_to(steps)
+    elif trainer is not None:
+        leave_training(optimizer)
+        progress.move(steps)
+        return open_trainer(optimizer)
+    else:
+        progress.move(steps)
+    turn(optimizer)
+
+
+def leave_training(optimizer: Any) -> None:
+    """Its trainer is closed, when all that counts in it has come to all. On all ranks.
+
+    Raises:
+        Timeout: ranks are missing for ``max_wait``; called again it goes on.
+    """
+    trainer = optimizer._covey_trainer
+    if trainer is not None:
+        if optimizer._covey_progress.plan.in_rounds:
+            optimizer._covey_progress.unchanged.check(True)
+            trainer.finish()
+        give_back(optimizer)
+        trainer.close()
+    optimizer._covey_trainer = None
+
+
+def turn(optimizer: Any) -> None:
+    """Reduces gradients from now on, or does not, as the step that comes has it."""
+    wanted = optimizer._covey_progress.reduces
+    if wanted and optimizer._covey_reducer is None and optimizer._covey_progress.is_shared:
+        passes = optimizer.backward_passes_per_step
+        takes_dense = not isinstance(optimizer, torch.optim.SparseAdam)
+        densify = optimizer._covey_options["sparse_as_dense"] and takes_dense
+        optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
+    if optimizer._covey_reducer is not None:
+        optimizer._covey_reducer.active = wanted
+        optimizer._covey_reducer.step = optimizer._covey_progress.steps
+        optimizer._covey_reducer.look_at = optimizer._covey_progress.steps if is_on() else None
+
+
+def fill_gradients(optimizer: Any) -> None:
+    """Before the first step parameters that have no gradient have zeros, as in Horovod."""
+    progress = optimizer._covey_progress
+    if progress.steps > 0:
+        return
+    if optimizer._covey_reducer is not None:
+        return optimizer._covey_reducer.fill()
+    filled = optimizer._covey_filled = []
+    for _, parameter in progress.named:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+            filled.append((parameter, parameter.grad, parameter.grad._version))
+
+
+def empty_gradients(optimizer: Any) -> None:
+    """The first step begins: zeros of ``fill_gradients`` that no backward pass has added to are no
+    gradient."""
+    for parameter, zeros, version in vars(optimizer).pop("_covey_filled", ()):
+        if parameter.grad is zeros and zeros._version == version and not zeros.any():
+            parameter.grad = None
