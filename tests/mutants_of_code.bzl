@@ -234,6 +234,7 @@ NATIVE_UNMUTATED = [
     "//frameworks:native/methods.c",
     "//frameworks:native/neighbors.c",
     "//frameworks:native/trainer.c",
+    "//frameworks:native/trainer_state.c",
     "//frameworks:native/tuples.c",
     "//frameworks:native/values.c",
     "//frameworks:native/waiting.c",

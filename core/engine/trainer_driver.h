@@ -139,7 +139,6 @@ class TrainerDriver {
 
  private:
   Status Take(Trainer::Ready ready);
-  bool IsDue(Stage action) const;
   Status Begin(const Trainer::Exchange& exchange);
   bool EndExchange(Time deadline, Status* status, StageResult* result);
   TrainerRounds* RoundsOf(int64_t part);
