@@ -128,6 +128,18 @@ CODE_MUTANTS = {
         ["core/engine/trainer_driver.cc"],
         "TrainerPeekTest.AModelIsNotSeen*",
     ),
+    "train_state_kinds_are_not_compared": (
+        ["core/engine/trainer_state.cc"],
+        "TrainerStateTest.KindsThat*",
+    ),
+    "train_state_lists_count_as_equal": (
+        ["core/engine/trainer_state.cc"],
+        "TrainerStateTest.AnyDifference*",
+    ),
+    "train_state_not_listed_is_left_out": (
+        ["core/engine/trainer_state.cc"],
+        "TrainerStateTest.ListsThatDiffer*",
+    ),
     "train_updated_step_is_dropped": (
         ["core/train/trainer.cc"],
         "TrainerTest.AStepThatFailsAfter*",
@@ -163,6 +175,7 @@ BODIES = [
     "unit/engine/tensor_queue_test.cc",
     "unit/engine/trainer_codec_test.cc",
     "unit/engine/trainer_window_test.cc",
+    "unit/engine/trainer_state_test.cc",
     "unit/ops/transports/shm_job_test.cc",
     "unit/ops/transports/shm_join_test.cc",
     "unit/ops/transports/shm_test.cc",
@@ -199,6 +212,7 @@ UNMUTATED = [
     "//core/api:c_api_trainer.h",
     "//core/api:c_api_trainer_model.cc",
     "//core/api:c_api_trainer_parts.cc",
+    "//core/api:c_api_trainer_state.cc",
     "//core/api:c_api_values.cc",
     "//core/api:c_api_waiting.cc",
     "//core/api:c_api_window.cc",
@@ -243,6 +257,7 @@ NATIVE_UNMUTATED = [
     "//frameworks:native/methods.c",
     "//frameworks:native/neighbors.c",
     "//frameworks:native/trainer.c",
+    "//frameworks:native/trainer_state.c",
     "//frameworks:native/tuples.c",
     "//frameworks:native/values.c",
     "//frameworks:native/waiting.c",

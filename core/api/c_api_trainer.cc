@@ -186,19 +186,6 @@ Status GiveTo(TrainerDriver* trainer, const void* const* parts, const int64_t* l
   return trainer->Give(all);
 }
 
-Status ListTo(TrainerDriver* trainer, void* const* spans, const SpanList& list) {
-  if (list.count > 0) RETURN_IF_ERROR(CheckSpans("trainer: the state", list));
-  std::vector<TrainerOperations::StateSpan> state;
-  for (int32_t i = 0; i < list.count; ++i) {
-    if (spans == nullptr || spans[i] == nullptr)
-      return Status::InvalidArgument("trainer: the state's spans are NULL, or one of them is");
-    state.push_back({.dtype = static_cast<DType>(list.dtypes[i]),
-                     .count = list.counts[i],
-                     .data = static_cast<std::byte*>(spans[i])});
-  }
-  return trainer->ListState(std::move(state));
-}
-
 Status PositionOf(TrainerDriver* trainer, covey_position* position) {
   if (position == nullptr || position->struct_size != sizeof(*position))
     return Status::InvalidArgument(
@@ -316,14 +303,6 @@ covey_code covey_trainer_give(covey_runtime* runtime, covey_trainer trainer,
   });
 }
 
-covey_code covey_trainer_list(covey_runtime* runtime, covey_trainer trainer, void* const* spans,
-                              const covey_dtype* dtypes, const int64_t* counts, int32_t num_spans,
-                              covey_error* error) {
-  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
-    return covey::ListTo(it, spans, {num_spans, dtypes, counts});
-  });
-}
-
 covey_code covey_trainer_position(covey_runtime* runtime, covey_trainer trainer,
                                   covey_position* position, covey_error* error) {
   return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
@@ -336,19 +315,6 @@ covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
   return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
     return covey::RestoreTo(it, position);
   });
-}
-
-const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, int32_t i,
-                                void** address, int64_t* bytes) {
-  const Use use(OrDefault(runtime));
-  TrainerDriver* found = covey::FindTrainer(use, trainer);
-  std::vector<TrainerDriver::StateArray> arrays;
-  if (found == nullptr || !found->GetState(&arrays).ok()) return nullptr;
-  if (i < 0 || static_cast<size_t>(i) >= arrays.size()) return nullptr;
-  const TrainerDriver::StateArray& array = arrays[static_cast<size_t>(i)];
-  if (address != nullptr) *address = array.bytes.data();
-  if (bytes != nullptr) *bytes = static_cast<int64_t>(array.bytes.size());
-  return array.name;
 }
 
 size_t covey_trainer_stats(covey_runtime* runtime, covey_trainer trainer, char* json,

@@ -14,7 +14,8 @@
  *     COVEY_PACK               call covey_trainer_give with model and optimizer's state
  *     COVEY_UNPACK             go on from the state in the action, which another rank has given
  *     COVEY_LIST_STATE         call covey_trainer_list with what the optimizer keeps
- *     COVEY_LOAD_STATE         that is the same on all members now: take it where it lay
+ *     COVEY_LOAD_STATE         that is the same on all members now: it lies where it was listed;
+ *                              covey_trainer_listed also has what other members have listed
  *     COVEY_VACATE             tensors in the trainer's memory get memory of their own: it ends
  *     covey_trainer_ack(...)
  *
@@ -56,7 +57,7 @@ typedef struct covey_trainer_config {
   int32_t num_hypers;      /* hyper-parameters that travel with gradients, 0 to 4096: an update uses
                             * those of the gradients, which may be another rank's or older ones */
   int32_t num_state;       /* arrays that updates keep beside the model, momenta for example, for
-                            * COVEY_LIST_STATE; 0: none; -1: it is not known yet */
+                            * COVEY_LIST_STATE; 0: none; -1: it is not known yet, or differs */
   int32_t keeps_gradients; /* 1: an update with this rank's own gradients takes them where the
                             * caller has them: without COVEY_COLLECT_GRADIENTS. Not agreed */
   int32_t prepares;        /* 1: the caller looks for NaN, and clips gradients to the method's
@@ -231,16 +232,41 @@ COVEY_API covey_code covey_trainer_give(covey_runtime* runtime, covey_trainer tr
                                         const void* const* parts, const int64_t* lengths,
                                         int32_t num_parts, covey_error* error);
 
-/* Within COVEY_LIST_STATE: what this rank's optimizer keeps beside the model. spans[i]: counts[i]
- * elements of dtypes[i] (not bool), in host memory of the caller's own, which nobody touches until
- * COVEY_LOAD_STATE. As many, of the same kinds, on all members, else the step ends with
- * COVEY_MISMATCH on all. Floating-point numbers become their mean over the members, others their
- * maximum. It comes where a part of the training ends in which ranks had updates of their own, and
- * `then=` another one follows: else equal models would part with the next update. */
+/* An array that an optimizer keeps beside the model. */
+typedef struct covey_state_array {
+  uint32_t struct_size;
+  const char* name;  /* not empty, no more than 1024 bytes; NULL: the order of the list counts */
+  void* data;        /* [count], in host memory of the caller's own; may be NULL when count is 0 */
+  covey_dtype dtype; /* not bool */
+  covey_op op;       /* COVEY_AVERAGE (floating-point numbers) or COVEY_MAX, over the members */
+  int64_t count;     /* elements; 0: the name says that it is there, and no more */
+} covey_state_array;
+
+/* Within COVEY_LIST_STATE: what this rank's optimizer keeps beside the model. The memory is the
+ * trainer's until COVEY_LOAD_STATE, or the end of the step. It comes where a part of the training
+ * ends in which ranks had updates of their own, and `then=` another one follows: else equal models
+ * would part with the next update. arrays[num_arrays]; structs and names are copied.
+ *
+ * Members may list different arrays by name: one that a member has not listed counts as zeros
+ * there. A name stands for one dtype, op and count on all members, else the step ends with
+ * COVEY_MISMATCH on all: the message names the array, both kinds and their ranks. Without names:
+ * as many, of the same kinds, on all members, else the same. After a mismatch the next call lists
+ * anew.
+ * COVEY_INVALID_ARGUMENT, and nothing is listed: an array unlike covey_state_array says, some with
+ * and some without a name, two of one name, two in the same memory: the message gives the array's
+ * index and name. */
 COVEY_API covey_code covey_trainer_list(covey_runtime* runtime, covey_trainer trainer,
-                                        void* const* spans, const covey_dtype* dtypes,
-                                        const int64_t* counts, int32_t num_spans,
+                                        const covey_state_array* arrays, int32_t num_arrays,
                                         covey_error* error);
+
+/* Within COVEY_LOAD_STATE: the i-th of all arrays that any member has listed, in the order of their
+ * names (their bytes); without names in that of the list. Returns its name ("" without one), or
+ * NULL when there are no more, within another action, or there is no such trainer. *data holds the
+ * result, *count elements of *dtype: it is the caller's own memory where this rank has listed the
+ * array, else the trainer's (NULL when count is 0). Name and trainer's memory are valid until the
+ * action is acknowledged. data, dtype and count may be NULL. */
+COVEY_API const char* covey_trainer_listed(covey_runtime* runtime, covey_trainer trainer, int32_t i,
+                                           void** data, covey_dtype* dtype, int64_t* count);
 
 /* Between two steps; restoring, every member does it, and the model is the caller's affair. */
 COVEY_API covey_code covey_trainer_position(covey_runtime* runtime, covey_trainer trainer,

@@ -18,6 +18,10 @@ Status TryLock(std::unique_lock<std::mutex>* lock) {
       "two threads call one trainer at once: its calls follow one another");
 }
 
+bool IsDue(const Trainer::Ready& ready, Stage action) {
+  return ready.action.has_value() && ready.action->stage == action;
+}
+
 // Whether updates are with this rank's own gradients.
 bool IsOwn(const TrainerRounds& rounds) { return rounds.outer() != nullptr || rounds.has_models(); }
 
@@ -166,12 +170,13 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
 Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
-  const bool is_model = ready_.action.has_value() && ready_.action->stage == Stage::kCollectModel;
+  const bool is_update = IsDue(ready_, Stage::kUpdate), is_load = IsDue(ready_, Stage::kLoadState);
+  const bool is_model = IsDue(ready_, Stage::kCollectModel);
   const bool is_change = ready_.action.has_value() && IsChange(ready_.action->stage);
   RETURN_IF_ERROR(Take(trainer_.OnAck(number, done, clock_.Now())));
   if (is_change && window_ != nullptr) window_->End(trainer_.version());
   if (done) is_clipped_ = false;
+  if (done && is_load) operations_.state()->Clear();
   if (is_model && !std::exchange(is_placed_, false)) operations_.Place({});
   updates_ += done && is_update ? 1 : 0;
   return Status::Ok();
@@ -180,7 +185,7 @@ Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
 Status TrainerDriver::Give(std::span<const std::span<const std::byte>> parts) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  if (!ready_.action.has_value() || ready_.action->stage != Stage::kPack)
+  if (!IsDue(ready_, Stage::kPack))
     return Status::InvalidArgument(
         "this rank's state is not asked for now: give it between COVEY_PACK and its "
         "acknowledgement");
@@ -190,7 +195,7 @@ Status TrainerDriver::Give(std::span<const std::span<const std::byte>> parts) {
 Status TrainerDriver::Place(std::vector<Tensor> model) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  if (!ready_.action.has_value() || ready_.action->stage != Stage::kCollectModel)
+  if (!IsDue(ready_, Stage::kCollectModel))
     return Status::InvalidArgument(
         "the model is not asked for now: place it between COVEY_COLLECT_MODEL and its "
         "acknowledgement");
@@ -202,14 +207,24 @@ Status TrainerDriver::Place(std::vector<Tensor> model) {
   return Status::Ok();
 }
 
-Status TrainerDriver::ListState(std::vector<TrainerOperations::StateSpan> state) {
+Status TrainerDriver::ListState(std::vector<TrainerState::Array> arrays) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  if (!ready_.action.has_value() || ready_.action->stage != Stage::kListState)
+  if (!IsDue(ready_, Stage::kListState))
     return Status::InvalidArgument(
         "the optimizer's state is not asked for now: list it between COVEY_LIST_STATE and its "
         "acknowledgement");
-  operations_.ListState(std::move(state));
+  operations_.state()->List(std::move(arrays));
+  return Status::Ok();
+}
+
+Status TrainerDriver::GetListed(const std::vector<TrainerState::Array>** arrays) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (!IsDue(ready_, Stage::kLoadState))
+    return Status::InvalidArgument(
+        "the optimizers' state is read between COVEY_LOAD_STATE and its acknowledgement");
+  *arrays = &operations_.state()->arrays();
   return Status::Ok();
 }
 
@@ -230,7 +245,7 @@ Status TrainerDriver::GetModel(std::byte** found) {
 
 // Those of rounds are written where they are published from, and read where a version lies.
 std::byte* TrainerDriver::Gradients() {
-  const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
+  const bool is_update = IsDue(ready_, Stage::kUpdate);
   TrainerRounds* rounds =
       RoundsOf(ready_.action.has_value() ? ready_.action->part : trainer_.part());
   if (rounds == nullptr || IsOwn(*rounds)) return gradients();

@@ -129,8 +129,10 @@ class TrainerDriver {
   // Within kCollectModel of an exchange by operations: the model lies there, on a device, until
   // kLoadModel: a tensor for each parameter.
   Status Place(std::vector<Tensor> model);
-  // Within kListState: what the optimizer keeps, which stays as it is until kLoadState.
-  Status ListState(std::vector<TrainerOperations::StateSpan> state);
+  // Within kListState: what the optimizer keeps, as TrainerState::List has it.
+  Status ListState(std::vector<TrainerState::Array> arrays);
+  // Within kLoadState: what the optimizers of all members keep, until it is acknowledged as done.
+  Status GetListed(const std::vector<TrainerState::Array>** arrays);
   // Within kPack: this rank's state, which is copied.
   Status Give(std::span<const std::span<const std::byte>> parts);
   Status GetPosition(Trainer::Position* position);

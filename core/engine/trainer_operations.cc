@@ -44,11 +44,16 @@ TrainerOperations::~TrainerOperations() {
 
 Status TrainerOperations::Begin(const Trainer::Exchange& exchange, std::byte* numbers,
                                 const Status& fitness) {
-  const Stage stage = stage_ = exchange.stage;
-  if (stage == Stage::kAgree) return Agree(exchange.may_differ ? 1 : 0, exchange.step, "agree");
-  is_to_begin_state_ = stage == Stage::kAverageState;
-  const auto arrays = static_cast<int64_t>(state_.size());
-  if (is_to_begin_state_) return Agree(arrays, -arrays, "state");
+  stage_ = exchange.stage;
+  failure_ = BeginAll(exchange, numbers, fitness);
+  return failure_;
+}
+
+Status TrainerOperations::BeginAll(const Trainer::Exchange& exchange, std::byte* numbers,
+                                   const Status& fitness) {
+  const Stage stage = exchange.stage;
+  if (stage == Stage::kAgree) return Agree(exchange);
+  if (stage == Stage::kAverageState) return GoOnWithState();
   const bool is_placed = stage != Stage::kReduce && !placed_.empty();
   codec_ = is_placed ? nullptr : CodecOf(exchange.step, UseOf(stage));
   if (codec_ != nullptr) codec_->Begin(numbers, exchange.is_whole);
@@ -105,28 +110,25 @@ void TrainerOperations::ScaleForJoined(bool is_ok, StageResult* result) {
   }
 }
 
-Status TrainerOperations::Agree(int64_t first, int64_t second, const std::string& word) {
-  agreed_[0] = first;
-  agreed_[1] = second;
+Status TrainerOperations::Agree(const Trainer::Exchange& exchange) {
+  agreed_[0] = exchange.may_differ ? 1 : 0;
+  agreed_[1] = exchange.step;
   Operation* operation = New(Kind::kAllreduce);
   operation->op = Op::kMax;
   const TrainerLayout::Piece pair{.dtype = DType::kI64, .count = 2, .offset_bytes = 0};
-  return AddPiece(operation, pair, reinterpret_cast<std::byte*>(agreed_), word);
+  return AddPiece(operation, pair, reinterpret_cast<std::byte*>(agreed_), "agree");
 }
 
-Status TrainerOperations::BeginState() {
-  if (agreed_[0] != -agreed_[1])
-    return Status::Mismatch("the optimizers of '" + options_.name + "' keep " +
-                            std::to_string(-agreed_[1]) + " to " + std::to_string(agreed_[0]) +
-                            " arrays beside the model, this rank's " +
-                            std::to_string(state_.size()) + ": all have to list as many");
-  for (size_t i = 0; i < state_.size(); ++i) {
-    const StateSpan& span = state_[i];
+// None is added: it is over.
+Status TrainerOperations::GoOnWithState() {
+  std::vector<TrainerState::Allreduce> next;
+  RETURN_IF_ERROR(state_.Next(&next));
+  for (const TrainerState::Allreduce& it : next) {
     Operation* operation = New(Kind::kAllreduce);
-    operation->op = IsFloating(span.dtype) ? Op::kSum : Op::kMax;
-    operation->average = IsFloating(span.dtype);
-    const TrainerLayout::Piece piece{.dtype = span.dtype, .count = span.count, .offset_bytes = 0};
-    RETURN_IF_ERROR(AddPiece(operation, piece, span.data, "state." + std::to_string(i)));
+    operation->op = it.op;
+    operation->average = it.is_average;
+    const TrainerLayout::Piece piece{.dtype = it.dtype, .count = it.count, .offset_bytes = 0};
+    RETURN_IF_ERROR(AddPiece(operation, piece, it.data, it.word));
   }
   return Status::Ok();
 }
@@ -183,12 +185,15 @@ bool TrainerOperations::AwaitAll(Time deadline, Status* status) {
 }
 
 bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result) {
-  if (!AwaitAll(deadline, status)) return false;
-  if (std::exchange(is_to_begin_state_, false) && status->ok()) {
-    *status = BeginState();
-    if (!AwaitAll(deadline, status)) return false;
+  // A later call, with another deadline, goes on with what is under way.
+  for (;;) {
+    if (!AwaitAll(deadline, &failure_)) return false;
+    if (stage_ != Stage::kAverageState || !failure_.ok()) break;
+    failure_ = GoOnWithState();
+    if (under_way_.empty()) break;
   }
-  if (stage_ == Stage::kAverageState) state_.clear();
+  *status = std::exchange(failure_, Status::Ok());
+  if (stage_ == Stage::kAverageState && !status->ok()) state_.Clear();
   ScaleForJoined(status->ok(), result);
   if (codec_ != nullptr) std::exchange(codec_, nullptr)->End(status->ok());
   result->may_differ = agreed_[0] != 0;

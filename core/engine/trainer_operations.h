@@ -16,6 +16,7 @@
 #include "core/base/kernels.h"
 #include "core/base/tensor.h"
 #include "core/engine/trainer_codec.h"
+#include "core/engine/trainer_state.h"
 #include "core/train/layout.h"
 #include "core/train/trainer.h"
 
@@ -27,13 +28,6 @@ struct Operation;
 
 class TrainerOperations {
  public:
-  // An array of the adapter's optimizer, in its own memory.
-  struct StateSpan {
-    DType dtype = DType::kF32;
-    int64_t count = 0;  // elements
-    std::byte* data = nullptr;
-  };
-
   struct Options {
     std::string name;  // that of each operation begins so
     const Group* group = nullptr;
@@ -50,7 +44,8 @@ class TrainerOperations {
     std::function<Status(Operation*)> order;
   };
 
-  explicit TrainerOperations(Options options) : options_(std::move(options)) {}
+  explicit TrainerOperations(Options options)
+      : options_(std::move(options)), state_(options_.name, options_.group) {}
   ~TrainerOperations();  // REQUIRES: CanBeFreed, or no operation is in flight any more.
   TrainerOperations(const TrainerOperations&) = delete;
 
@@ -61,9 +56,8 @@ class TrainerOperations {
   // The model of the exchanges that follow lies there, on a device: a tensor for each parameter, in
   // their order. Empty: where Begin says. Codecs do not encode it.
   void Place(std::vector<Tensor> model) { placed_ = std::move(model); }
-  // The arrays of kAverageState, which stay where they are until that is over. Floating-point
-  // numbers become their mean, others their maximum.
-  void ListState(std::vector<StateSpan> state) { state_ = std::move(state); }
+  // Those of kAverageState, to be listed before it, and read and cleared after it.
+  TrainerState* state() { return &state_; }
   // Whether all of it has ended by the deadline, and how.
   bool Await(Time deadline, Status* status, StageResult* result);
   // The ranks that have not come to it, for people.
@@ -82,19 +76,19 @@ class TrainerOperations {
   Status CountPresent();
   void ScaleForJoined(bool is_ok, StageResult* result);
   std::vector<Tensor> TensorsAt(std::byte* numbers) const;
-  Status Agree(int64_t first, int64_t second, const std::string& word);
-  Status BeginState();
+  Status BeginAll(const Trainer::Exchange& exchange, std::byte* numbers, const Status& fitness);
+  Status Agree(const Trainer::Exchange& exchange);
+  Status GoOnWithState();
   bool AwaitAll(Time deadline, Status* status);
   TrainerCodec* CodecOf(int64_t step, CodecUse use);
 
   Options options_;
   std::vector<Operation*> under_way_;
   Stage stage_ = Stage::kAgree;  // of the exchange under way
-  // The greatest of all members'. kAgree: whether models may differ, and the step. kAverageState:
-  // how many arrays there are, and that with the other sign.
+  Status failure_;               // of what has ended of it, or was not begun
+  // The greatest of all members': whether models may differ, and the step.
   int64_t agreed_[2] = {};
-  std::vector<StateSpan> state_;
-  bool is_to_begin_state_ = false;  // once the members have agreed on that
+  TrainerState state_;
   // By the version at which their method begins, and by what they encode.
   std::map<std::pair<int64_t, CodecUse>, std::unique_ptr<TrainerCodec>> codecs_;
   TrainerCodec* codec_ = nullptr;  // of the exchange under way; null: none

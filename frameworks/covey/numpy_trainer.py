@@ -199,7 +199,7 @@ class Trainer:
             _native.trainer_give(self._trainer, *zip(*parts))
         elif verb == _LIST:
             kept = [(it.ctypes.data, FRAMEWORK.code(it), it.size) for it in self._state]
-            _native.trainer_list(self._trainer, *zip(*kept[len(self.parameters) :]))
+            _native.trainer_list(self._trainer, None, *zip(*kept[len(self.parameters) :]), None)
         elif verb == _UNPACK:
             assert length == sum(array.nbytes for array in self._state)
             for array in self._state:

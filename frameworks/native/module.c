@@ -287,7 +287,10 @@ static PyMethodDef methods[] = {
      "trainer_next(trainer, number of hypers) -> (verb, number, hypers, image, its length, own, "
      "scale)"},
     {"trainer_give", TrainerGive, METH_VARARGS, "trainer_give(trainer, addresses, lengths)"},
-    {"trainer_list", TrainerList, METH_VARARGS, "trainer_list(trainer, addresses, dtypes, counts)"},
+    {"trainer_list", TrainerList, METH_VARARGS,
+     "trainer_list(trainer, names or None, addresses, dtypes, counts, ops or None)"},
+    {"trainer_listed", TrainerListed, METH_VARARGS,
+     "trainer_listed(trainer) -> [(name, address, dtype, count)] of what any member has listed"},
     {"trainer_ack", TrainerAck, METH_VARARGS, "trainer_ack(trainer, number, done)"},
     {"trainer_position", TrainerPosition, METH_VARARGS,
      "trainer_position(trainer) -> (version, step, may differ, begin, local, has state, step ns, "

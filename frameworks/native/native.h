@@ -190,6 +190,7 @@ PyObject* TrainerPlace(PyObject* module, PyObject* args);
 PyObject* TrainerNext(PyObject* module, PyObject* args);
 PyObject* TrainerGive(PyObject* module, PyObject* args);
 PyObject* TrainerList(PyObject* module, PyObject* args);
+PyObject* TrainerListed(PyObject* module, PyObject* args);
 PyObject* TrainerAck(PyObject* module, PyObject* args);
 PyObject* TrainerPosition(PyObject* module, PyObject* args);
 PyObject* TrainerRestore(PyObject* module, PyObject* args);

@@ -222,33 +222,6 @@ PyObject* TrainerNext(PyObject* module, PyObject* args) {
                        image, (long long)action.length_bytes, (int)action.own, action.scale);
 }
 
-PyObject* TrainerList(PyObject* module, PyObject* args) {
-  (void)module;
-  unsigned long long trainer;
-  PyObject *addresses, *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KO!O!O!:trainer_list", &trainer, &PyTuple_Type, &addresses,
-                        &PyTuple_Type, &dtypes, &PyTuple_Type, &counts))
-    return NULL;
-  const Py_ssize_t count = PyTuple_Size(addresses);
-  if (PyTuple_Size(dtypes) != count || PyTuple_Size(counts) != count || count > INT16_MAX) {
-    PyErr_SetString(PyExc_ValueError, "trainer_list: as many dtypes and counts as addresses");
-    return NULL;
-  }
-  void** spans = AddressesOf(addresses);
-  covey_dtype* types = spans == NULL ? NULL : DTypesOf(dtypes);
-  int64_t* lengths = types == NULL ? NULL : NumbersOf(counts);
-  covey_error error;
-  ClearError(&error);
-  PyObject* answer = NULL;
-  if (lengths != NULL)
-    answer = NoneOrError(
-        covey_trainer_list(NULL, trainer, spans, types, lengths, (int32_t)count, &error), &error);
-  free(lengths);
-  free(types);
-  free(spans);
-  return answer;
-}
-
 PyObject* TrainerGive(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
@@ -330,23 +303,6 @@ PyObject* TrainerRestore(PyObject* module, PyObject* args) {
   covey_error error;
   ClearError(&error);
   return NoneOrError(covey_trainer_restore(NULL, trainer, &position, &error), &error);
-}
-
-PyObject* TrainerState(PyObject* module, PyObject* args) {
-  (void)module;
-  unsigned long long trainer;
-  if (!PyArg_ParseTuple(args, "K:trainer_state", &trainer)) return NULL;
-  PyObject* arrays = PyList_New(0);
-  for (int32_t i = 0; arrays != NULL; ++i) {
-    void* address = NULL;
-    int64_t bytes = 0;
-    const char* name = covey_trainer_state(NULL, trainer, i, &address, &bytes);
-    if (name == NULL) break;
-    PyObject* array = Py_BuildValue("(sNL)", name, PyLong_FromVoidPtr(address), (long long)bytes);
-    if (array == NULL || PyList_Append(arrays, array) != 0) Py_CLEAR(arrays);
-    Py_XDECREF(array);
-  }
-  return arrays;
 }
 
 static size_t TrainerStatsText(const void* context, char* text, size_t capacity) {

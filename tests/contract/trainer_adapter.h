@@ -44,7 +44,7 @@ class Adapter {
     config.num_spans = 3;
     config.dtypes = types;
     config.counts = counts;
-    config.num_state = kept.empty() ? 0 : -1;
+    config.num_state = kept.empty() && lists == nullptr ? 0 : -1;
     config.in_place = in_place ? 1 : 0;
     const covey_code code = covey_trainer_open(runtime_, &config, &trainer, &error);
     if (code != COVEY_OK || !in_place) return code;
@@ -100,7 +100,8 @@ class Adapter {
         ForEach(gradients_, [&](size_t, size_t) { return gradient_; });
       if (action.verb == COVEY_COLLECT_MODEL && !in_place) Show();
       if (action.verb == COVEY_LOAD_MODEL) Load();
-      if (action.verb == COVEY_LIST_STATE) List();
+      if (action.verb == COVEY_LIST_STATE) lists != nullptr ? lists() : List();
+      if (action.verb == COVEY_LOAD_STATE && loads != nullptr) loads();
       if (within) within(action.verb);
       EXPECT_EQ(covey_trainer_ack(runtime_, trainer, action.number, 1, &error), COVEY_OK);
       if (action.verb == leaves_after) {
@@ -149,6 +150,7 @@ class Adapter {
   covey_seen seen = COVEY_INIT(covey_seen);
   int packed = 0, unpacked = 0;
   std::vector<std::vector<double>> kept;  // by the optimizer
+  std::function<void()> lists, loads;     // instead of `kept`, before Open
   std::vector<std::vector<double>> model;
 
  private:
@@ -181,15 +183,15 @@ class Adapter {
     ++packed;
   }
   void List() {
-    std::vector<void*> spans;
-    std::vector<covey_dtype> types(kept.size(), COVEY_FLOAT64);
-    std::vector<int64_t> lengths;
-    for (std::vector<double>& array : kept) {
-      spans.push_back(array.data());
-      lengths.push_back(static_cast<int64_t>(array.size()));
-    }
-    EXPECT_EQ(covey_trainer_list(runtime_, trainer, spans.data(), types.data(), lengths.data(),
-                                 static_cast<int32_t>(spans.size()), &error),
+    std::vector<covey_state_array> arrays;
+    for (std::vector<double>& array : kept)
+      arrays.push_back({.struct_size = sizeof(covey_state_array),
+                        .data = array.data(),
+                        .dtype = COVEY_FLOAT64,
+                        .op = COVEY_AVERAGE,
+                        .count = static_cast<int64_t>(array.size())});
+    EXPECT_EQ(covey_trainer_list(runtime_, trainer, arrays.data(),
+                                 static_cast<int32_t>(arrays.size()), &error),
               COVEY_OK);
   }
   void Unpack(const covey_action& action) {

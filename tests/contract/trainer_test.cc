@@ -234,9 +234,8 @@ TEST(TrainerErrorsTest, OptimizersThatKeepDifferentNumbersOfArraysAreToldSo) {
     Adapter adapter(rank, runtime);
     adapter.kept.assign(rank == 0 ? 1 : 2, std::vector<double>(3, rank));
     ASSERT_EQ(adapter.Open("local:H=9,then=allreduce@1"), COVEY_OK) << adapter.error.message;
-    EXPECT_EQ(
-        covey_trainer_list(runtime, adapter.trainer, nullptr, nullptr, nullptr, 0, &adapter.error),
-        COVEY_INVALID_ARGUMENT)
+    EXPECT_EQ(covey_trainer_list(runtime, adapter.trainer, nullptr, 0, &adapter.error),
+              COVEY_INVALID_ARGUMENT)
         << "it is not asked for";
     EXPECT_EQ(adapter.Step(0), COVEY_MISMATCH);
     EXPECT_NE(std::string(adapter.error.message).find("keep 1 to 2 arrays"), std::string::npos);
