@@ -183,6 +183,7 @@ UNMUTATED = [
     "//core/api:c_api_rounds_open.cc",
     "//core/api:c_api_snapshots.cc",
     "//core/api:c_api_submit.cc",
+    "//core/api:c_api_submit.h",
     "//core/api:c_api_trainer.cc",
     "//core/api:c_api_trainer.h",
     "//core/api:c_api_trainer_model.cc",
