@@ -146,7 +146,8 @@ typedef enum covey_seen_state {
 typedef struct covey_seen {
   uint32_t struct_size;
   covey_seen_state state;
-  int32_t superseded; /* in rounds: 1: an average of all has come after it */
+  int32_t superseded; /* in rounds: 1: an average of all has come after it; in pairs: this rank has
+                       * the mean of a finish, and the member has not taken it */
   int64_t step;       /* in rounds: that it was published as; 0: none yet */
   int64_t version; /* updates that the member had done, as it last said; 0 if it has closed, or is
                        * lost */

@@ -172,9 +172,12 @@ Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
   RETURN_IF_ERROR(TryLock(&lock));
   const bool is_update = IsDue(ready_, Stage::kUpdate), is_load = IsDue(ready_, Stage::kLoadState);
   const bool is_model = IsDue(ready_, Stage::kCollectModel);
+  const bool is_loaded = IsDue(ready_, Stage::kLoadModel);
   const bool is_change = ready_.action.has_value() && IsChange(ready_.action->stage);
   RETURN_IF_ERROR(Take(trainer_.OnAck(number, done, clock_.Now())));
   if (is_change && window_ != nullptr) window_->End(trainer_.version());
+  if (done && is_loaded && window_ != nullptr && std::exchange(has_mean_, false))
+    window_->CountMean();
   if (done) is_clipped_ = false;
   if (done && is_load) operations_.state()->Clear();
   if (is_model && !std::exchange(is_placed_, false)) operations_.Place({});
@@ -281,6 +284,7 @@ bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* resu
   if (!exchange_.has_value()) return operations_.Await(deadline, status, result);
   if (IsOfPairs(exchange_->stage)) {
     if (!pairs_.at(exchange_->part)->Perform(*exchange_, deadline, status, result)) return false;
+    has_mean_ = exchange_->stage == Stage::kMean && status->ok();
     exchange_.reset();
     return true;
   }

@@ -180,6 +180,7 @@ class TrainerDriver {
   std::vector<double> hypers_;                 // of the step
   bool is_clipped_ = false;                    // the gradients of the action under way
   bool is_placed_ = false;                     // the model, in the action under way
+  bool has_mean_ = false;                      // of pairs that have met, not loaded yet
   bool is_idle_ = true;                        // the trainer, before the call under way
 };
 

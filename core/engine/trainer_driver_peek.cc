@@ -38,6 +38,7 @@ Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen
     is_whole = published.whole;
   } else {
     is_whole = pairs->second->Peek(member, model.data());
+    seen->is_superseded = window_ != nullptr && window_->IsBehind(member);
   }
   if (!is_whole) seen->state = WindowState::kChanging;
   if (has_models && seen->step == 0) seen->state = WindowState::kNothing;

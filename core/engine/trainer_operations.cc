@@ -201,15 +201,10 @@ bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result
   return true;
 }
 
-std::string TrainerOperations::Missing() const {
-  std::string names;
-  for (const Operation* operation : under_way_) {
-    if (operation->ended.load(std::memory_order_acquire)) continue;
-    for (const int32_t rank : options_.awaited(*operation))
-      names += (names.empty() ? "rank " : ", ") + std::to_string(rank);
-    break;
-  }
-  return names.empty() ? "a rank that is not known yet" : names;
+std::vector<int32_t> TrainerOperations::Missing() const {
+  for (const Operation* operation : under_way_)
+    if (!operation->ended.load(std::memory_order_acquire)) return options_.awaited(*operation);
+  return {};
 }
 
 bool TrainerOperations::CanBeFreed() const {

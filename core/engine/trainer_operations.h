@@ -60,8 +60,8 @@ class TrainerOperations {
   TrainerState* state() { return &state_; }
   // Whether all of it has ended by the deadline, and how.
   bool Await(Time deadline, Status* status, StageResult* result);
-  // The ranks that have not come to it, for people.
-  std::string Missing() const;
+  // The ranks that have not come to it, as far as they are known.
+  std::vector<int32_t> Missing() const;
   bool CanBeFreed() const;
 
   size_t CodecBytes() const;

@@ -71,6 +71,12 @@ void TrainerWindow::EndWait(bool has_mean) {
     Put(static_cast<int64_t>(mark_.version));
 }
 
+void TrainerWindow::CountMean() {
+  Begin();
+  ++mark_.exchanges;
+  Put(static_cast<int64_t>(mark_.version));
+}
+
 void TrainerWindow::Tell(int64_t version, bool is_there) {
   if (!is_there) {
     Begin();
@@ -100,6 +106,14 @@ WindowState TrainerWindow::Look(int32_t member, std::span<std::byte> model,
   // train-T19: where this rank has come, too, that memory may be written.
   const bool may_be_written = state == WindowState::kWhole && mark.waits && mark.IsBehind(begun);
   return may_be_written ? WindowState::kChanging : state;
+}
+
+bool TrainerWindow::IsBehind(int32_t member) const {
+  const auto index = static_cast<size_t>(member);
+  uint64_t packed = 0;
+  LookAtWindow(options_.transport, options_.group->members[index], offsets_[index], {}, {},
+               &packed);
+  return TrainerMark::Unpacked(packed).IsBehind(mark_.exchanges);
 }
 
 uint64_t* TrainerWindow::LeftAt(int32_t member, int32_t of) const {

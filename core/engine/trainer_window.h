@@ -85,6 +85,8 @@ class TrainerWindow {
   // the next End; or it has failed.
   void Wait();
   void EndWait(bool has_mean);
+  // The rank has taken the mean of a meeting in pairs, which is an exchange of models too.
+  void CountMean();
   // The rank is there, and its model lies there still, or not any more.
   void Tell(int64_t version, bool is_there);
   // Nothing is to be seen any more. Any thread.
@@ -94,6 +96,9 @@ class TrainerWindow {
   // Copies its model, if there is one to be seen of one moment; empty: only looks, also while it is
   // being changed. *version as the member has said last, 0 if it has closed or is lost.
   WindowState Look(int32_t member, std::span<std::byte> model, int64_t* version) const;
+
+  // Whether this rank has ended an exchange of models that the member has not.
+  bool IsBehind(int32_t member) const;
 
   // This rank has closed its training: it looks at no other again.
   void Leave();

@@ -301,7 +301,7 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
   return Next(now);
 }
 
-Trainer::Ready Trainer::OnTick(const std::string& missing, Time now) {
+Trainer::Ready Trainer::OnTick(const std::vector<int32_t>& missing, Time now) {
   if (phase_ == Phase::kExchange && stages_[at_] == Stage::kDue && now >= due_until_) {
     StageResult not_made;
     not_made.executed = rounds_->executed();
@@ -309,11 +309,16 @@ Trainer::Ready Trainer::OnTick(const std::string& missing, Time now) {
   }
   const Time wait = Wait();
   if (wait == kNever || now - since_ < wait) return WaitOn();
-  return Halt(
-      Status::Timeout(std::string(is_finish_ ? "finish()" : "step " + std::to_string(step_)) +
+  std::string names;
+  for (const int32_t rank : missing)
+    names += (names.empty() ? "rank " : ", ") + std::to_string(rank);
+  return Halt(Status::Timeout(
+                  std::string(is_finish_ ? "finish()" : "step " + std::to_string(step_)) +
                       " has waited " + std::to_string(wait / kMillisecond) + " ms (max_wait) for " +
-                      missing + ": call it again to wait on"),
-      false);
+                      (names.empty() ? "a rank that is not known yet" : names) +
+                      ": nothing is lost, and the same call waits on",
+                  missing.empty() ? kNoRank : Rank{missing.front()}),
+              false);
 }
 
 // For the exchange under way, if there is one.

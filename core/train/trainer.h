@@ -141,8 +141,8 @@ class Trainer {
   Ready OnExchangeEnd(const Status& status, const StageResult& result, Time now);
   // kInvalidArgument at once: `number` is not the action's under way.
   Ready OnAck(uint64_t number, bool done, Time now);
-  // `missing` names the members that have not come to the exchange under way.
-  Ready OnTick(const std::string& missing, Time now);
+  // `missing`: the ranks that have not come to the exchange under way, as far as they are known.
+  Ready OnTick(const std::vector<int32_t>& missing, Time now);
 
   // Updates done; in rounds of gradients those of versions, which are the same on all members.
   int64_t version() const { return version_; }

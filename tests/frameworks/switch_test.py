@@ -19,7 +19,7 @@ from whole_numbers import Trainer, digest, sum_of
 
 import covey
 import covey.torch as hvd
-from covey.torch.state_mean import average_state
+from covey.torch.optimizer_state import average_state
 
 pool = SharedPool(__file__)
 

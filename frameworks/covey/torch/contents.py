@@ -11,7 +11,7 @@ import torch
 from covey.errors import InvalidArgument
 from covey.torch.codecs import kept
 from covey.torch.method_arrays import kept_by_method
-from covey.torch.state_mean import average_state
+from covey.torch.optimizer_state import average_state
 from covey.torch.plain import digest, plain, signature
 from covey.torch.sources import view_of
 from covey.torch.view import mean_buffers, measure

@@ -10,7 +10,7 @@ import math
 import sys
 import time
 import weakref
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -20,6 +20,7 @@ from covey.group import Group
 from covey.method import GRADIENTS, MODEL, parsed, plans
 from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
+from covey.torch import optimizer_state
 from covey.torch.ahead import Ahead
 from covey.torch.clip import clipped_step
 from covey.torch.ending import dropped, say_alone, say_dropped
@@ -27,7 +28,6 @@ from covey.torch.flushed import Flushed
 from covey.torch.hypers import Hypers
 from covey.torch.layout import Named, plan_whole
 from covey.torch.model_exchange import ModelExchange, relative_distance
-from covey.torch.state_mean import average_state
 from covey.torch.tensors import CODES
 from covey.torch.trainer_handle import IN_FINISH, IN_STEP, LOST, TrainerHandle
 from covey.torch.version_gradients import VersionGradients
@@ -61,7 +61,8 @@ class CoreTrainer(TrainerHandle):
         self._has_taken = False  # A step's gradients, which are in an update or published,
         self._is_left = False  # and that was interrupted.
         self._is_due = False  # A finish(), since the last step.
-        self._is_shown = False  # To others, in pairs.
+        self._entries: Dict[str, Any] = {}  # Of the optimizer's state, while they are averaged.
+        self._is_shown = False  # The model, to others, where they look at it as it is now.
         self._keep = _native.arena_alloc(_KEEP_BYTES)
         self._versions: Optional[VersionGradients] = None
         self._models: Optional[ModelExchange] = None
@@ -349,9 +350,12 @@ class CoreTrainer(TrainerHandle):
                 progress.step_stats.distance = distance
             progress.step_stats.exchanged()
         elif verb == _LIST:
-            average_state(self._optimizer, progress.named, self._group, progress.name_of("state"))
+            self._entries = optimizer_state.entries_of(self._optimizer, progress.named)
+            optimizer_state.give(self._trainer, self._entries)
         elif verb == _TAKE:
-            pass
+            agreed = optimizer_state.taken(self._trainer)
+            optimizer_state.take(self._optimizer, progress.named, agreed)
+            self._entries = {}
         elif verb == _VACATE:
             if versions is not None:
                 versions.vacate()
@@ -412,7 +416,7 @@ class CoreTrainer(TrainerHandle):
             models.settle(progress.trains_alone)
         elif models is not None:
             models.leave()
-        if not plan.in_pairs:
+        if plan.in_rounds != plan.in_pairs or plan.payload == GRADIENTS:
             self._is_shown = False
         elif not self._is_shown:
             self._is_shown = True

@@ -250,7 +250,7 @@ void TrainerSimulation::Exchange(int32_t rank) {
       Yield(rank);
       if (closing_ || network_.clock().Now() < player.ready.deadline) continue;
       ++verdict_.not_made;
-      player.ready = player.trainer->OnTick("", network_.clock().Now());
+      player.ready = player.trainer->OnTick({}, network_.clock().Now());
       return;
     }
     NoteExchange(rank, exchange, status, result);

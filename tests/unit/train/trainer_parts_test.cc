@@ -45,7 +45,7 @@ TEST(TrainerPartsTest, WhatFollowsPairsWaitsNoLongerThanTheirMaxWait) {
     here.ready = here.trainer.OnExchangeEnd(Status::Ok(), due, 0);
   }
   EXPECT_EQ(here.ready.deadline, kSecond);
-  EXPECT_EQ(here.trainer.OnTick("rank 1", 2 * kSecond).end->code(), StatusCode::kTimeout);
+  EXPECT_EQ(here.trainer.OnTick({1}, 2 * kSecond).end->code(), StatusCode::kTimeout);
   here.ready = here.trainer.OnStep("", 2 * kSecond);
   EXPECT_FALSE(here.ready.exchange.has_value()) << "it goes on";
   EXPECT_EQ(here.ready.deadline, 3 * kSecond);

@@ -168,8 +168,8 @@ TEST(TrainerTest, MaxWaitHaltsAStepWhoseExchangeGoesOn) {
   early.Run();
   EXPECT_EQ(early.ready.deadline, 2 * kSecond);
   const Trainer::Exchange begun = *early.ready.exchange;
-  EXPECT_FALSE(early.trainer.OnTick("rank 1", kSecond).end.has_value());
-  early.ready = early.trainer.OnTick("rank 1", 2 * kSecond);
+  EXPECT_FALSE(early.trainer.OnTick({1}, kSecond).end.has_value());
+  early.ready = early.trainer.OnTick({1}, 2 * kSecond);
   EXPECT_EQ(early.ready.end->code(), StatusCode::kTimeout);
   EXPECT_NE(early.ready.end->message().find("2000 ms (max_wait) for rank 1"), std::string::npos);
   early.ready = early.trainer.OnStep("", 3 * kSecond);
