@@ -151,20 +151,34 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
       StageResult unused;
       operations_.Await(kNever, &others, &unused);
     }
-    if (!status.ok() || EndExchange(std::min(deadline, ready_.deadline), &status, &result)) {
+    const Time patience = Patience();
+    if (!status.ok() || EndExchange(std::min(deadline, patience), &status, &result)) {
       if (window_ != nullptr) window_->EndWait(status.ok());
       ready_ = trainer_.OnExchangeEnd(status, result, clock_.Now());
       continue;
     }
     const Time now = clock_.Now();
     if (now >= ready_.deadline) {
-      ready_ = trainer_.OnTick(operations_.Missing(), now);
+      ready_ = trainer_.OnTick(operations_.Missing(now), now);
+    } else if (now >= patience) {
+      operations_.Ask(now);
+      asks_at_ = kNever;
     } else if (deadline == kNever) {
       return Status::Aborted("this rank is shutting down");
     } else {
       return Status::Timeout("an exchange of '" + options_.name + "' is under way");
     }
   }
+}
+
+// Up to the deadline; before it, to the time at which to ask for the missing ranks.
+Time TrainerDriver::Patience() {
+  if (ready_.deadline == kNever || exchange_.has_value()) return ready_.deadline;
+  if (std::exchange(deadline_, ready_.deadline) != ready_.deadline) {
+    const Time now = clock_.Now();
+    asks_at_ = now + (ready_.deadline - now) / 2;
+  }
+  return std::min(asks_at_, ready_.deadline);
 }
 
 Status TrainerDriver::Acknowledge(uint64_t number, bool done) {

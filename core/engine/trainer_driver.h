@@ -156,6 +156,7 @@ class TrainerDriver {
  private:
   Status Take(Trainer::Ready ready);
   Status Begin(const Trainer::Exchange& exchange);
+  Time Patience();
   bool EndExchange(Time deadline, Status* status, StageResult* result);
   TrainerRounds* RoundsOf(int64_t part);
   Status PeekModel(int32_t member, std::span<std::byte> model, Seen* seen);
@@ -176,6 +177,7 @@ class TrainerDriver {
   std::map<int64_t, std::unique_ptr<TrainerPairs>> pairs_;
   std::unique_ptr<TrainerWindow> window_;  // null: there is none
   Trainer::Ready ready_;
+  Time deadline_ = 0, asks_at_ = kNever;       // of the exchange under way
   std::optional<Trainer::Exchange> exchange_;  // of rounds or pairs, under way
   std::vector<double> hypers_;                 // of the step
   bool is_clipped_ = false;                    // the gradients of the action under way

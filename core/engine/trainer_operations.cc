@@ -10,6 +10,8 @@
 namespace covey {
 namespace {
 
+constexpr Time kAnswerTime = 500 * kMillisecond;  // that a coordinator needs, on a busy machine
+
 std::vector<uint64_t> TableOf(const MixingRow& row, const Group& group) {
   const auto size = group.members.size();
   const auto me = static_cast<size_t>(ToInt(group.my_index));
@@ -65,12 +67,16 @@ Status TrainerOperations::BeginAll(const Trainer::Exchange& exchange, std::byte*
     operation->average = stage == Stage::kAverage || (stage == Stage::kReduce && options_.average);
     operation->refusal = fitness;
     if (mixes) operation->peers = TableOf(exchange.row, *options_.group);
+    std::string word = WordOf(stage) + std::to_string(i);
     if (codec_ != nullptr && codec_->Encodes(pieces[i])) {
+      // A name of its own: its slots are those of what is encoded, and the pieces that a codec
+      // rounds at random so the same after a load.
+      word += ".encoded";
       operation->codec = codec_->chosen().text;
       operation->form = codec_->chosen().form;
       operation->draw = DrawOf(exchange.step, i);
     }
-    RETURN_IF_ERROR(Add(operation, tensors[i], WordOf(stage) + std::to_string(i)));
+    RETURN_IF_ERROR(Add(operation, tensors[i], word));
   }
   averaged_ = tensors;
   return stage == Stage::kAverage ? CountPresent() : Status::Ok();
@@ -201,9 +207,18 @@ bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result
   return true;
 }
 
-std::vector<int32_t> TrainerOperations::Missing() const {
-  for (const Operation* operation : under_way_)
-    if (!operation->ended.load(std::memory_order_acquire)) return options_.awaited(*operation);
+void TrainerOperations::Ask(Time now) {
+  Missing(now);
+  asked_at_ = now;
+}
+
+std::vector<int32_t> TrainerOperations::Missing(Time now) const {
+  for (const Operation* operation : under_way_) {
+    if (operation->ended.load(std::memory_order_acquire)) continue;
+    const std::vector<int32_t> ranks = options_.awaited(*operation);
+    const bool is_silent = ranks.empty() && now > asked_at_ && now - asked_at_ >= kAnswerTime;
+    return is_silent ? std::vector<int32_t>{ToInt(options_.group->Coordinator())} : ranks;
+  }
   return {};
 }
 

@@ -60,8 +60,10 @@ class TrainerOperations {
   TrainerState* state() { return &state_; }
   // Whether all of it has ended by the deadline, and how.
   bool Await(Time deadline, Status* status, StageResult* result);
-  // The ranks that have not come to it, as far as they are known.
-  std::vector<int32_t> Missing() const;
+  // Asks the coordinator which ranks have not come to it.
+  void Ask(Time now);
+  // These ranks, as far as they are known; without an answer for long the coordinator.
+  std::vector<int32_t> Missing(Time now) const;
   bool CanBeFreed() const;
 
   size_t CodecBytes() const;
@@ -96,6 +98,7 @@ class TrainerOperations {
   // Of a model's average under way: what travels, and how many members take part: others have
   // joined, and contribute zeros.
   std::vector<Tensor> averaged_;
+  Time asked_at_ = kNever;
   double present_ = 0;
 };
 

@@ -22,13 +22,8 @@ size_t TrainerWindow::BlockBytes(int32_t members) {
 
 TrainerWindow::TrainerWindow(const Options& options) : options_(options) {
   mark_.version = static_cast<uint64_t>(options.version);
-  Transport* transport = options_.transport;
-  if (options_.model != nullptr) {
-    const SeqLock::Span model{transport->OffsetOf(options_.model, options_.length_bytes),
-                              options_.length_bytes};
-    Own().Open({&model, 1});
-  }
-  Own().Tell(mark_.Packed());
+  Own().Open({});
+  Own().EndChange(mark_.Packed());  // A member that is lost has not closed it.
 }
 
 SeqLock TrainerWindow::Own() const {
@@ -46,6 +41,10 @@ void TrainerWindow::Put(int64_t version) {
 
 void TrainerWindow::Show(int64_t version) {
   if (is_there_ || options_.model == nullptr) return;
+  const SeqLock::Span model{options_.transport->OffsetOf(options_.model, options_.length_bytes),
+                            options_.length_bytes};
+  Own().BeginChange();
+  Own().Open({&model, 1});
   is_there_ = true;
   Put(version);
 }

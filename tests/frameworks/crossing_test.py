@@ -37,7 +37,7 @@ class CrossingTest(unittest.TestCase):
             (4, 3, f"{LOCAL},then={WAGMA.replace(':', '@6:')}", STATE),
         )):
             finishes = number % 2 == 1  # They wait on in finish(), else in step().
-            undisturbed = (method, STEPS, -1, word, False, False)
+            undisturbed = (method, STEPS, -1, word, False, finishes)
             with self.subTest(method), Watched(size, __file__, train, *undisturbed) as job:
                 expected = job.pool.collect()[0].model
                 args = (job.folder.name, method, STEPS, stopped, word, False, finishes)

@@ -21,6 +21,7 @@ from covey.torch.core_trainer import _LIST, _LOAD_MODEL, _VACATE, CoreTrainer
 AT_THE_END = "the mean of all models, in finish()"
 STATE = "the list of what an optimizer keeps"
 ROUNDS = "the end of the memory of rounds"
+SWITCH = 6  # The step before which the method changes.
 _VERBS = {AT_THE_END: _LOAD_MODEL, STATE: _LIST, ROUNDS: _VACATE}
 
 
@@ -68,8 +69,8 @@ def train(
     folder: str, method: str, steps: int, rank: int, word: str, kills: bool, finishes: bool
 ) -> Crossed:
     """Adam. ``rank`` stops, or dies, after the action named ``word`` (-1: no rank does). A step
-    that has not been done since somebody was missing is done again; with ``finishes`` the rank
-    waits in finish() first."""
+    that has not been done since a rank was missing is done again; with ``finishes`` the switch is
+    at the end of the last step, and finish() goes on with it."""
     _at(rank, word, die if kills else stop)
     torch.manual_seed(7)
     net = make_net()
@@ -88,21 +89,17 @@ def train(
             return False
 
     try:
-        _run(net, optimizer, steps, is_done, finishes)
+        _run(net, optimizer, SWITCH if finishes else steps, is_done)
     except covey.Aborted as aborted:
         said.append(str(aborted))
     return Crossed(digest(net.parameters()), said, trainings.by(optimizer))
 
 
-def _run(
-    net: Any, optimizer: Any, steps: int, is_done: Callable[[Any], bool], finishes: bool
-) -> None:
+def _run(net: Any, optimizer: Any, steps: int, is_done: Callable[[Any], bool]) -> None:
     for step in range(steps):
         optimizer.zero_grad()
         loss_of(net, batch_of(step, hvd.rank())).backward()
         while optimizer.version == step:
-            if not is_done(optimizer.step) and finishes:
-                while not is_done(lambda: optimizer.finish(strict=True)):
-                    pass
+            is_done(optimizer.step)
     while not is_done(lambda: optimizer.finish(strict=True)):
         pass

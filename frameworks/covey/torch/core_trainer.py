@@ -402,7 +402,12 @@ class CoreTrainer(TrainerHandle):
         progress, versions, models = self._optimizer._covey_progress, self._versions, self._models
         if versions is not None:
             versions.end()
-        progress.follow(self.position)
+        position = self.position
+        progress.follow(position)
+        if position.is_open:
+            if models is not None:
+                models.take_back()
+            return
         plan = progress.plan
         if plan.in_versions and plan.payload == GRADIENTS:
             if versions is None:

@@ -69,7 +69,7 @@ class ModelExchange:
 
     def vacate(self) -> None:
         """The memory is about to end: parameters leave it."""
-        self._is_here = False
+        self._is_here, self._offered = False, ()
         wait_for(place.mirror for place in self._places)
         for place in self._places:
             place.release()
@@ -89,9 +89,14 @@ class ModelExchange:
     def settle(self, is_seen: bool) -> None:
         """A call of the trainer is over: no memory that the core reads is trained on. ``is_seen``:
         others may look at it there."""
+        self.take_back()
+        if is_seen or not self._is_here:
+            self.gather()
+
+    def take_back(self) -> None:
+        """The model is not trained on where the core reads it."""
         offered, self._offered = self._offered, ()
-        is_elsewhere = bool(offered) and self._trainer.spans(of_model=True) != self._loaded
-        if is_seen or is_elsewhere or not self._is_here:
+        if offered and self._trainer.spans(of_model=True) != self._loaded:
             self.gather()
 
     @property

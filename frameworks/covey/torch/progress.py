@@ -104,10 +104,13 @@ class Progress:
         self._plan_by(steps)
 
     def follow(self, position: Position) -> None:
-        """The trainer is there."""
+        """The trainer is there. Within a call the next step is not known."""
+        if not position.is_open:
+            self._plan_by(position.planned)
         self.version, self.steps = position.version, position.step
+        if self.plan.in_versions and self.plan.payload != GRADIENTS:
+            self.version = position.begin + position.own_steps  # As far as all are, and on.
         self.is_parted = bool(position.may_differ)
-        self._plan_by(position.planned)
 
     def _plan_by(self, version: int) -> None:
         if version == self._planned:

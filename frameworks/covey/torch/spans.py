@@ -78,6 +78,8 @@ def _hook_of(
         # With a graph (create_graph=True) autograd adds instead of taking what it gets.
         if gradient is None or parameter.grad is not None or torch.is_grad_enabled():
             return None
+        if not places:  # No contribution is open.
+            return None
         place = places[index]
         if gradient.layout is not torch.strided or not place.is_free():
             return None
@@ -214,6 +216,7 @@ class Span:
 
     def vacate(self) -> None:
         """As ``close``; another contribution may be opened."""
+        self._open.clear()
         for places, _ in self._known.values():
             self._move_from([place.view for place in places], None)
         for views in self._results.values():
