@@ -340,7 +340,7 @@ Trainer::Ready Trainer::Next(Time now) {
     const bool is_ended = has_met_ && rounds_->HasEnded();
     if (rounds_->IsOver() && !has_met_) rounds_->NoteOver();
     if (is_to_meet && rounds_->IsOver()) Insert(rounds_->FinishStages());
-    if (is_ended || (!is_to_meet && rounds_->IsOver())) Insert(WithVacate(Stage::kLeave));
+    if (is_ended || (!is_to_meet && rounds_->IsOver())) Insert(LeaveStages());
   }
   // train-T13: all members of pairs begin the next part with the mean of all.
   const bool is_in_pairs = pairs_.has_value() && !is_finish_ && !is_last;

@@ -187,7 +187,7 @@ class Trainer {
   std::vector<Stage> StepStages(Time now) const;
   std::vector<Stage> FinishStages() const;
   std::vector<Stage> StateStages() const;
-  std::vector<Stage> WithVacate(Stage stage) const;
+  std::vector<Stage> LeaveStages() const;
   Exchange ExchangeOf(Stage stage) const;
   MethodPlan Plan() const;
   Ready OnRoundsEnd(const Status& status, const StageResult& result, Time now);

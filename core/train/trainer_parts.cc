@@ -60,10 +60,15 @@ bool Trainer::ReducesItself() const {
   return reduces_ && !is_within && Plan().payload == Payload::kGradients;
 }
 
-// train-T21: memory of rounds ends with `stage`.
-std::vector<Stage> Trainer::WithVacate(Stage stage) const {
-  if (!vacates_) return {stage};
-  return {Stage::kVacate, stage};
+// Rounds are over for this rank.
+std::vector<Stage> Trainer::LeaveStages() const {
+  std::vector<Stage> stages;
+  // train-T18: a rank that was in finish() may come later, and needs the state at that version.
+  if (rounds_->is_needed()) stages = {rounds_->Giving(), Stage::kLeaveState};
+  // train-T21: the adapter's tensors leave the memory before it ends.
+  if (vacates_) stages.push_back(Stage::kVacate);
+  stages.push_back(Stage::kLeave);
+  return stages;
 }
 
 void Trainer::LeavePairs() {

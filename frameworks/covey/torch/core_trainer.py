@@ -17,7 +17,7 @@ import torch
 from covey import _native
 from covey.errors import Aborted, CoveyError, InvalidArgument, NotFinite, Timeout
 from covey.group import Group
-from covey.method import GRADIENTS, MODEL, parsed, plans
+from covey.method import GRADIENTS, MODEL, Plan, parsed, plans
 from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
 from covey.torch import optimizer_state
@@ -29,7 +29,7 @@ from covey.torch.hypers import Hypers
 from covey.torch.layout import Named, plan_whole
 from covey.torch.model_exchange import ModelExchange, relative_distance
 from covey.torch.tensors import CODES
-from covey.torch.trainer_handle import IN_FINISH, IN_STEP, LOST, TrainerHandle
+from covey.torch.trainer_handle import IN_FINISH, IN_STEP, LOST, Position, TrainerHandle
 from covey.torch.version_gradients import VersionGradients
 
 # covey_verb of core/api/covey_trainer.h.
@@ -51,13 +51,19 @@ class CoreTrainer(TrainerHandle):
             InvalidArgument: (a ValueError) two parameters in the same memory.
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
-        super().__init__(plan_whole(named))
+        progress, options = optimizer._covey_progress, optimizer._covey_options
+        parts = [plan for _, plan in plans(progress.method, group.id)]
+        whole = plan_whole(named)
+        if not any(plan.in_rounds for plan in parts):  # Contributions of rounds have flags.
+            whole = [plan._replace(length=plan.flags_offset) for plan in whole]
+        super().__init__(whole)
         self._optimizer = optimizer
         self._group = group
         self._closure: Optional[Callable[[], Any]] = None
         self._loss: Any = None
         self._counts: Mapping[str, Any] = {}
-        self._came = 0.0  # To the last exchange.
+        self._came = 0.0  # To the last exchange,
+        self._last: Optional[Position] = None  # and what it has come to.
         self._has_taken = False  # A step's gradients, which are in an update or published,
         self._is_left = False  # and that was interrupted.
         self._is_due = False  # A finish(), since the last step.
@@ -66,8 +72,6 @@ class CoreTrainer(TrainerHandle):
         self._keep = _native.arena_alloc(_KEEP_BYTES)
         self._versions: Optional[VersionGradients] = None
         self._models: Optional[ModelExchange] = None
-        progress, options = optimizer._covey_progress, optimizer._covey_options
-        parts = [plan for _, plan in plans(progress.method, group.id)]
         if any(plan.payload != GRADIENTS for plan in parts):
             self._models = ModelExchange(self, optimizer, named, self.plans, self._keep)
         has_versions = any(plan.in_versions and plan.payload == GRADIENTS for plan in parts)
@@ -181,17 +185,18 @@ class CoreTrainer(TrainerHandle):
                 )
         _native.trainer_submit(self._trainer, unfit, hypers or (0.0,) * self._num_hypers)
         self._has_taken = self._has_taken and not is_new
+        plan = self._optimizer._covey_progress.plan
         try:
             self._run()
         except NotFinite:
             if unfit is None:
-                raise
-            self._note()  # The step is done, without these gradients.
+                raise  # Else the step is done, without these gradients.
         except Timeout:
             raise
         except BaseException:
             self._is_left = self._has_taken and self._trainer and self.position.is_open == IN_STEP
             raise
+        self._note(plan)
         self._has_taken = False
         self._settle_pass()
         return self._loss
@@ -254,7 +259,7 @@ class CoreTrainer(TrainerHandle):
 
     def _finish(self, strict: bool) -> None:
         _native.trainer_finish(self._trainer, strict)
-        self._run(is_step=False)
+        self._run()
 
     def _refuse_losses(self) -> None:
         lost = [rank for rank in self._group.ranks if self.look(rank).state == LOST]
@@ -308,9 +313,9 @@ class CoreTrainer(TrainerHandle):
         """
         self._go_on()
         _native.trainer_settle(self._trainer)
-        self._run(is_step=False)
+        self._run()
 
-    def _run(self, is_step: bool = True) -> None:
+    def _run(self) -> None:
         """Does what the core asks for until the step, or ``finish``, is over."""
         try:
             self._perform()
@@ -319,7 +324,6 @@ class CoreTrainer(TrainerHandle):
                 self._enter()
             raise
         self._enter()
-        self._note(is_step)
 
     def _perform(self) -> None:
         while True:
@@ -345,6 +349,7 @@ class CoreTrainer(TrainerHandle):
             self._came = time.monotonic()
             self._offer()
         elif verb == _LOAD_MODEL:
+            self._last = self.position
             distance = self._models.load(not progress.plan.in_rounds, scale)
             if distance >= 0:
                 progress.step_stats.distance = distance
@@ -368,7 +373,8 @@ class CoreTrainer(TrainerHandle):
             versions.open(self.spans(of_model=False))
             versions.collect()
         elif verb == _UPDATE:
-            version = self.position.version  # There may have been empty ones, or a snapshot.
+            self._last = self.position
+            version = self._last.version  # There may have been empty ones, or a snapshot.
             progress.turn(version)
             versions.apply(self.spans(of_model=False), hypers)
             progress.turn(version + 1)
@@ -428,16 +434,14 @@ class CoreTrainer(TrainerHandle):
             _native.trainer_begin_pass(self._trainer)
             self._perform()
 
-    def _note(self, is_step: bool = True) -> None:
-        """A step, or whatever has exchanged something, is over."""
-        progress = self._optimizer._covey_progress
+    def _note(self, plan: Plan) -> None:
+        """A step by ``plan`` is over."""
         came, self._came = self._came, 0.0
-        position = self.position
-        if not came or not is_step or not progress.plan.in_versions:
-            return
-        needed = self._group.size() if position.of_all else progress.plan.needed
-        key = ((position.planned + 1) << 32) + position.published  # Apart from other parts.
-        progress.step_stats.arrived(key, needed, came)
+        last, self._last = self._last or self.position, None
+        if came and plan.in_versions:
+            needed = self._group.size() if last.of_all else plan.needed
+            key = ((last.planned + 1) << 32) + last.published  # Apart from other parts.
+            self._optimizer._covey_progress.step_stats.arrived(key, needed, came)
 
     def count(self) -> None:
         """Tells the statistics of the steps what was exchanged."""
