@@ -112,7 +112,10 @@ CODE_MUTANTS = {
     ),
     "train_finish_takes_steps_of_the_leader": (["core/partial/tiles.cc"], "MergeTest.TheRecord*"),
     "train_finish_keeps_own_steps": (["core/train/trainer.cc"], "TrainerTest.AfterFinish*"),
-    "train_pairs_part_without_a_mean": (["core/train/trainer.cc"], "TrainerPartsTest.PairsEnd*"),
+    "train_pairs_part_without_a_mean": (
+        ["core/train/trainer_parts.cc"],
+        "TrainerPartsTest.PairsEnd*",
+    ),
     "train_codec_leaves_out_at_the_end_of_a_part": (
         ["core/train/trainer.cc"],
         "TrainerPartsTest.WithinAPart*",
@@ -215,7 +218,6 @@ UNMUTATED = [
     "//core/api:c_api_trainer_state.cc",
     "//core/api:c_api_values.cc",
     "//core/api:c_api_waiting.cc",
-    "//core/api:c_api_window.cc",
     "//ops/transports:inproc.cc",
     "//ops/transports:inproc.h",
     "//ops/transports:shm.h",
@@ -261,6 +263,5 @@ NATIVE_UNMUTATED = [
     "//frameworks:native/tuples.c",
     "//frameworks:native/values.c",
     "//frameworks:native/waiting.c",
-    "//frameworks:native/window.c",
     "//frameworks:native/native.h",
 ]

@@ -266,19 +266,22 @@ covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer, i
 }
 
 covey_code covey_trainer_settle(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
-  return covey::WithTrainer(runtime, trainer, error,
-                            [&](const Use&, TrainerDriver* it) { return it->Settle(); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return it->Call(&covey::Trainer::OnSettle);
+  });
 }
 
 covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,
                                     covey_error* error) {
-  return covey::WithTrainer(runtime, trainer, error,
-                            [&](const Use&, TrainerDriver* it) { return it->BeginPass(); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return it->Call(&covey::Trainer::OnPass);
+  });
 }
 
 covey_code covey_trainer_serve(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
-  return covey::WithTrainer(runtime, trainer, error,
-                            [&](const Use&, TrainerDriver* it) { return it->Serve(); });
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return it->Call(&covey::Trainer::OnServe);
+  });
 }
 
 covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer trainer, int64_t timeout_ns,

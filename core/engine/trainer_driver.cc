@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/finite.h"
+#include "core/engine/trainer_driver_lock.h"
 #include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
 #include "core/engine/trainer_window.h"
@@ -10,17 +11,6 @@
 
 namespace covey {
 namespace {
-
-// The lock of a call, which another one beside it does not wait for.
-Status TryLock(std::unique_lock<std::mutex>* lock) {
-  if (lock->try_lock()) return Status::Ok();
-  return Status::InvalidArgument(
-      "two threads call one trainer at once: its calls follow one another");
-}
-
-bool IsDue(const Trainer::Ready& ready, Stage action) {
-  return ready.action.has_value() && ready.action->stage == action;
-}
 
 // Whether updates are with this rank's own gradients.
 bool IsOwn(const TrainerRounds& rounds) { return rounds.outer() != nullptr || rounds.has_models(); }
@@ -33,6 +23,10 @@ bool IsChange(Stage stage) {
 
 // Whether the model is exchanged where it lies.
 bool IsOnModel(Stage stage) { return stage == Stage::kAverage || stage == Stage::kMix; }
+
+bool IsDue(const Trainer::Ready& ready, Stage action) {
+  return ready.action.has_value() && ready.action->stage == action;
+}
 
 }  // namespace
 
@@ -83,22 +77,10 @@ Status TrainerDriver::Finish(bool strict) {
   return Take(trainer_.OnFinish(strict, clock_.Now()));
 }
 
-Status TrainerDriver::Settle() {
+Status TrainerDriver::Call(Trainer::Ready (Trainer::*call)(Time)) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  return Take(trainer_.OnSettle(clock_.Now()));
-}
-
-Status TrainerDriver::BeginPass() {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  return Take(trainer_.OnPass(clock_.Now()));
-}
-
-Status TrainerDriver::Serve() {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  return Take(trainer_.OnServe(clock_.Now()));
+  return Take((trainer_.*call)(clock_.Now()));
 }
 
 // A refused call has changed nothing: what was due stays so.
@@ -149,10 +131,9 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
     if (!status.ok()) {
       Status others = Status::Ok();  // The other members have submitted those, too.
       StageResult unused;
-      operations_.Await(kNever, &others, &unused);
+      operations_.Await(kNever, kNever, &others, &unused);
     }
-    const Time patience = Patience();
-    if (!status.ok() || EndExchange(std::min(deadline, patience), &status, &result)) {
+    if (!status.ok() || EndExchange(deadline, &status, &result)) {
       if (window_ != nullptr) window_->EndWait(status.ok());
       ready_ = trainer_.OnExchangeEnd(status, result, clock_.Now());
       continue;
@@ -160,25 +141,12 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
     const Time now = clock_.Now();
     if (now >= ready_.deadline) {
       ready_ = trainer_.OnTick(operations_.Missing(now), now);
-    } else if (now >= patience) {
-      operations_.Ask(now);
-      asks_at_ = kNever;
     } else if (deadline == kNever) {
       return Status::Aborted("this rank is shutting down");
     } else {
       return Status::Timeout("an exchange of '" + options_.name + "' is under way");
     }
   }
-}
-
-// Up to the deadline; before it, to the time at which to ask for the missing ranks.
-Time TrainerDriver::Patience() {
-  if (ready_.deadline == kNever || exchange_.has_value()) return ready_.deadline;
-  if (std::exchange(deadline_, ready_.deadline) != ready_.deadline) {
-    const Time now = clock_.Now();
-    asks_at_ = now + (ready_.deadline - now) / 2;
-  }
-  return std::min(asks_at_, ready_.deadline);
 }
 
 Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
@@ -293,9 +261,10 @@ Status TrainerDriver::Begin(const Trainer::Exchange& exchange) {
   return begun;
 }
 
-// Waits for the exchange under way. False: the deadline is over.
-bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* result) {
-  if (!exchange_.has_value()) return operations_.Await(deadline, status, result);
+// Waits for the exchange under way. False: the caller's deadline is over, or the exchange's.
+bool TrainerDriver::EndExchange(Time callers, Status* status, StageResult* result) {
+  if (!exchange_.has_value()) return operations_.Await(callers, ready_.deadline, status, result);
+  const Time deadline = std::min(callers, ready_.deadline);
   if (IsOfPairs(exchange_->stage)) {
     if (!pairs_.at(exchange_->part)->Perform(*exchange_, deadline, status, result)) return false;
     has_mean_ = exchange_->stage == Stage::kMean && status->ok();
@@ -331,74 +300,6 @@ Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) {
   if (why.empty()) return Status::Ok();
   return Status(StatusCode::kNotFinite, "rank " + std::to_string(ToInt(self)) + " has " + why,
                 self);
-}
-
-// ---- Position -----------------------------------------------------------------------------------
-
-Status TrainerDriver::GetPosition(Trainer::Position* position) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  *position = trainer_.position();
-  for (const TrainerCodec* codec : operations_.CodecsOf(position->step))
-    position->is_anchored |= codec->is_anchored();
-  TrainerRounds* rounds = RoundsOf(trainer_.part());
-  if (rounds == nullptr) return Status::Ok();
-  position->step_time = rounds->step_time();
-  position->published = static_cast<int64_t>(rounds->published());
-  position->waited_for_all = rounds->waited_for_all();
-  return Status::Ok();
-}
-
-Status TrainerDriver::GetCounts(TrainerCounts* counts) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  const size_t places = (gradients() != nullptr ? 1 : 0) + (model() != nullptr ? 1 : 0);
-  counts->memory.exchange = places * layout_.length_bytes();
-  counts->memory.codec = operations_.CodecBytes();
-  for (const auto& [from, rounds] : rounds_) *counts += rounds->counts();
-  for (const auto& [from, pairs] : pairs_) *counts += pairs->counts();
-  const TrainerRounds* rounds = RoundsOf(trainer_.part());
-  if (rounds == nullptr) return Status::Ok();
-  const TrainerCounts here = rounds->counts();
-  counts->made = here.made;
-  counts->missing = here.missing;
-  counts->is_copied = here.is_copied;
-  return Status::Ok();
-}
-
-Status TrainerDriver::Restore(const Trainer::Position& position) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  if (!trainer_.IsIdle())
-    return Status::InvalidArgument("a position is restored between two steps, not within one");
-  if (position.version < 0 || position.step < 0 || position.local < 0)
-    return Status::InvalidArgument("a position has no negative version or step");
-  RETURN_IF_ERROR(trainer_.Restore(position));
-  if (window_ != nullptr) window_->Tell(trainer_.version(), false);
-  TrainerRounds* rounds = RoundsOf(trainer_.part());
-  if (rounds != nullptr) rounds->Assume(position.step_time);
-  const bool has_deltas = rounds != nullptr && rounds->outer() != nullptr;
-  if (has_deltas && position.is_anchored) rounds->outer()->OnWritten();
-  for (TrainerCodec* codec : operations_.CodecsOf(position.step))
-    codec->OnWritten(position.is_anchored);
-  return Status::Ok();
-}
-
-Status TrainerDriver::GetState(std::vector<StateArray>* arrays) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  if (!trainer_.IsIdle())
-    return Status::InvalidArgument("a trainer's state is read between two steps, not within one");
-  const TrainerRounds* rounds = RoundsOf(trainer_.part());
-  arrays->clear();
-  for (TrainerCodec* codec : operations_.CodecsOf(trainer_.step()))
-    for (const TrainerCodec::Array& array : codec->arrays())
-      arrays->push_back({array.name, array.bytes});
-  if (rounds == nullptr || rounds->outer() == nullptr) return Status::Ok();
-  const std::vector<const char*> names = rounds->outer()->names();
-  const std::vector<std::span<std::byte>> all = rounds->outer()->arrays();
-  for (size_t i = 0; i < all.size(); ++i) arrays->push_back({names[i], all[i]});
-  return Status::Ok();
 }
 
 Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, Seen* seen) {

@@ -105,9 +105,8 @@ class TrainerDriver {
   // `hypers`: as many as the options say.
   Status Submit(const std::string& unfit, std::span<const double> hypers);
   Status Finish(bool strict);
-  Status Settle();
-  Status BeginPass();
-  Status Serve();
+  // OnSettle, OnPass or OnServe of the trainer.
+  Status Call(Trainer::Ready (Trainer::*call)(Time));
   // The model of a member as others see it, and how far it is.
   struct Seen {
     WindowState state{};  // core/transport/window.h
@@ -156,8 +155,7 @@ class TrainerDriver {
  private:
   Status Take(Trainer::Ready ready);
   Status Begin(const Trainer::Exchange& exchange);
-  Time Patience();
-  bool EndExchange(Time deadline, Status* status, StageResult* result);
+  bool EndExchange(Time callers, Status* status, StageResult* result);
   TrainerRounds* RoundsOf(int64_t part);
   Status PeekModel(int32_t member, std::span<std::byte> model, Seen* seen);
   std::byte* Gradients();
@@ -177,7 +175,6 @@ class TrainerDriver {
   std::map<int64_t, std::unique_ptr<TrainerPairs>> pairs_;
   std::unique_ptr<TrainerWindow> window_;  // null: there is none
   Trainer::Ready ready_;
-  Time deadline_ = 0, asks_at_ = kNever;       // of the exchange under way
   std::optional<Trainer::Exchange> exchange_;  // of rounds or pairs, under way
   std::vector<double> hypers_;                 // of the step
   bool is_clipped_ = false;                    // the gradients of the action under way

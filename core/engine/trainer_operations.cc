@@ -10,7 +10,9 @@
 namespace covey {
 namespace {
 
-constexpr Time kAnswerTime = 500 * kMillisecond;  // that a coordinator needs, on a busy machine
+// A coordinator is asked for the missing ranks so long before the limit; it has answered by the
+// limit, on a busy machine too, if that is at least kAnswerTime later.
+constexpr Time kAskTime = 600 * kMillisecond, kAnswerTime = 500 * kMillisecond;
 
 std::vector<uint64_t> TableOf(const MixingRow& row, const Group& group) {
   const auto size = group.members.size();
@@ -178,10 +180,20 @@ Status TrainerOperations::Add(Operation* operation, const Tensor& tensor, const 
   return Status::Ok();
 }
 
-bool TrainerOperations::AwaitAll(Time deadline, Status* status) {
+bool TrainerOperations::AwaitAll(Time callers, Time limit, Status* status) {
+  if (std::exchange(limit_, limit) != limit) {
+    const Time left = limit == kNever ? 0 : limit - MonotonicNow();
+    asks_at_ = limit == kNever ? kNever : limit - std::min(left / 2, kAskTime);
+  }
   for (Operation* operation : under_way_) options_.queue->Await(operation);
-  for (Operation* operation : under_way_)
-    if (!options_.engine->Wait(*operation, deadline)) return false;
+  for (Operation* operation : under_way_) {
+    if (options_.engine->Wait(*operation, std::min({callers, limit, asks_at_}))) continue;
+    if (MonotonicNow() < asks_at_) return false;
+    // The answer is there when the limit is over.
+    asked_at_ = std::exchange(asks_at_, kNever);
+    options_.awaited(*operation);
+    if (!options_.engine->Wait(*operation, std::min(callers, limit))) return false;
+  }
   for (Operation* operation : under_way_) {
     if (status->ok()) *status = operation->status;
     options_.queue->Release(operation->handle);
@@ -190,10 +202,10 @@ bool TrainerOperations::AwaitAll(Time deadline, Status* status) {
   return true;
 }
 
-bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result) {
+bool TrainerOperations::Await(Time callers, Time limit, Status* status, StageResult* result) {
   // A later call, with another deadline, goes on with what is under way.
   for (;;) {
-    if (!AwaitAll(deadline, &failure_)) return false;
+    if (!AwaitAll(callers, limit, &failure_)) return false;
     if (stage_ != Stage::kAverageState || !failure_.ok()) break;
     failure_ = GoOnWithState();
     if (under_way_.empty()) break;
@@ -205,11 +217,6 @@ bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result
   result->may_differ = agreed_[0] != 0;
   result->step = agreed_[1];
   return true;
-}
-
-void TrainerOperations::Ask(Time now) {
-  Missing(now);
-  asked_at_ = now;
 }
 
 std::vector<int32_t> TrainerOperations::Missing(Time now) const {

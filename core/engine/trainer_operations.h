@@ -58,10 +58,9 @@ class TrainerOperations {
   void Place(std::vector<Tensor> model) { placed_ = std::move(model); }
   // Those of kAverageState, to be listed before it, and read and cleared after it.
   TrainerState* state() { return &state_; }
-  // Whether all of it has ended by the deadline, and how.
-  bool Await(Time deadline, Status* status, StageResult* result);
-  // Asks the coordinator which ranks have not come to it.
-  void Ask(Time now);
+  // Whether all of it has ended by the earlier of the caller's deadline and the exchange's limit,
+  // and how.
+  bool Await(Time callers, Time limit, Status* status, StageResult* result);
   // These ranks, as far as they are known; without an answer for long the coordinator.
   std::vector<int32_t> Missing(Time now) const;
   bool CanBeFreed() const;
@@ -81,7 +80,7 @@ class TrainerOperations {
   Status BeginAll(const Trainer::Exchange& exchange, std::byte* numbers, const Status& fitness);
   Status Agree(const Trainer::Exchange& exchange);
   Status GoOnWithState();
-  bool AwaitAll(Time deadline, Status* status);
+  bool AwaitAll(Time callers, Time limit, Status* status);
   TrainerCodec* CodecOf(int64_t step, CodecUse use);
 
   Options options_;
@@ -98,7 +97,8 @@ class TrainerOperations {
   // Of a model's average under way: what travels, and how many members take part: others have
   // joined, and contribute zeros.
   std::vector<Tensor> averaged_;
-  Time asked_at_ = kNever;
+  // Of the exchange under way: its limit, and when to ask, or when it was asked, what is missing.
+  Time limit_ = kNever, asks_at_ = kNever, asked_at_ = kNever;
   double present_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/base/clock.h"
 
@@ -63,6 +64,11 @@ constexpr bool IsOfRounds(Stage stage) { return stage >= Stage::kAnchor && stage
 constexpr bool IsOfPairs(Stage stage) { return stage >= Stage::kEnter && stage <= Stage::kQuit; }
 // Whether ranks of pairs wait in it until all have come.
 constexpr bool IsMeeting(Stage stage) { return stage == Stage::kMean || stage == Stage::kSettle; }
+
+// What optimizers keep beside the model becomes the same on all members.
+inline std::vector<Stage> StateStages() {
+  return {Stage::kListState, Stage::kAverageState, Stage::kLoadState};
+}
 
 // The end of an exchange that went well, but for `executed`, which is known in any case.
 struct StageResult {

@@ -41,11 +41,11 @@ Trainer::Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool
                  int64_t end, bool reduces, bool vacates)
     : choice_(std::move(choice)),
       view_(view),
-      has_state_(has_state),
-      reduces_(reduces),
-      vacates_(vacates),
-      begin_(step),
-      end_(end),
+      options_{.has_state = has_state,
+               .reduces = reduces,
+               .vacates = vacates,
+               .begin = step,
+               .end = end},
       version_(step),
       step_(step) {
   BeginPart();
@@ -62,7 +62,7 @@ std::vector<Stage> Trainer::StepStages(Time now) const {
   if (pairs_.has_value()) return pairs_->StepStages();
   const MethodPlan plan = Plan();
   if (plan.payload == Payload::kNone) return {Stage::kCollectGradients, Stage::kUpdate};
-  if (ReducesItself()) return {Stage::kUpdate};
+  if (plan.payload == Payload::kGradients && options_.reduces) return {Stage::kUpdate};
   if (plan.payload == Payload::kGradients)
     return {Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate};
   const bool mixes = plan.admission == Admission::kNeighbors;
@@ -72,16 +72,11 @@ std::vector<Stage> Trainer::StepStages(Time now) const {
             Stage::kUpdate};
   std::vector<Stage> stages{Stage::kCollectGradients, Stage::kUpdate, Stage::kCollectModel,
                             exchange, Stage::kLoadModel};
-  const std::vector<Stage> state = step_ + 1 == end_ ? std::vector<Stage>{} : StateStages();
+  const bool is_within = step_ + 1 == options_.end || !options_.has_state;
+  const std::vector<Stage> state = is_within ? std::vector<Stage>{} : StateStages();
   // train-T15: what optimizers keep becomes equal with the models.
   if (step_ + 1 >= choice_.Until(step_)) stages.insert(stages.end(), state.begin(), state.end());
   return stages;
-}
-
-// The last stages of a part with updates of each rank, if the optimizer keeps anything.
-std::vector<Stage> Trainer::StateStages() const {
-  if (!has_state_) return {};
-  return {Stage::kListState, Stage::kAverageState, Stage::kLoadState};
 }
 
 std::vector<Stage> Trainer::FinishStages() const {
@@ -100,8 +95,8 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   if (phase_ == Phase::kExchange && !is_finish_ && !is_pass_) return WaitOn();
   if (!is_halted && phase_ != Phase::kIdle) return Ready::Refused("a step is under way");
   if (is_halted) return Enter(now);
-  if (part() == kNoPart && step_ >= end_)
-    return Ready::Refused("this trainer has ended with step " + std::to_string(end_));
+  if (part() == kNoPart && step_ >= options_.end)
+    return Ready::Refused("this trainer has ended with step " + std::to_string(options_.end));
   pass_clock_.End(now);
   const MethodPlan plan = Plan();
   // Where the others do not see this rank's gradients, the rank itself refuses them.
@@ -136,7 +131,7 @@ Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time no
   is_updated_ = is_published_ = has_met_ = has_left_ = false;
   handover_.has_begun = handover_.has_more = false;
   is_under_way_ = false;
-  leave_wait_ = kNever;
+  waiting_.limit = kNever;
   return Enter(now);
 }
 
@@ -147,7 +142,7 @@ Trainer::Ready Trainer::Enter(Time now) {
     return Halt(std::exchange(late_, Status::Ok()), true);
   if (IsExchange(stage)) {
     phase_ = Phase::kExchange;
-    since_ = now;
+    waiting_.since = now;
     // train-T1: an exchange that was waited for in vain goes on: it is not begun twice.
     if (!std::exchange(is_under_way_, true)) ready.exchange = ExchangeOf(stage);
     const Time wait = Wait();
@@ -253,20 +248,6 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   return goes_on ? Halt(status, true) : EndWith(status);
 }
 
-Trainer::Ready Trainer::OnPairsEnd(const Status& status, const StageResult& result, Time now) {
-  const Stage stage = stages_[at_];
-  const bool goes_on = !is_strict_ && is_finish_ && status.code() == StatusCode::kTimeout;
-  if (goes_on) {
-    unfit_ = status.message();
-    stages_.resize(at_ + 1);
-  }
-  Insert(pairs_->Follow(stage, status, result, !goes_on));
-  if (IsMeeting(stage) && !status.ok() && !goes_on) late_ = status;
-  if (stage == Stage::kQuit) LeavePairs();
-  if (status.ok() || IsMeeting(stage)) return Next(now);
-  return Halt(status, true);
-}
-
 // They follow the stage that has ended.
 void Trainer::Insert(const std::vector<Stage>& stages) {
   const size_t at = std::min(at_ + 1, stages_.size());
@@ -279,7 +260,8 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
     return Ready::Refused("action " + std::to_string(number) +
                           " is not under way: each is acknowledged once");
   // train-T3: the adapter's own exchange of gradients, or the update with them, has failed.
-  if (!done && !is_finish_ && stages_[at_] == Stage::kUpdate && ReducesItself())
+  const bool is_reduced = part() == kNoPart && Plan().payload == Payload::kGradients;
+  if (!done && !is_finish_ && stages_[at_] == Stage::kUpdate && options_.reduces && is_reduced)
     return EndWith(Status::Aborted("the adapter has not done step " + std::to_string(step_)));
   if (!done)
     return Halt(
@@ -308,7 +290,7 @@ Trainer::Ready Trainer::OnTick(const std::vector<int32_t>& missing, Time now) {
     return OnExchangeEnd(Status::Ok(), not_made, now);
   }
   const Time wait = Wait();
-  if (wait == kNever || now - since_ < wait) return WaitOn();
+  if (wait == kNever || now - waiting_.since < wait) return WaitOn();
   std::string names;
   for (const int32_t rank : missing)
     names += (names.empty() ? "rank " : ", ") + std::to_string(rank);
@@ -325,40 +307,13 @@ Trainer::Ready Trainer::OnTick(const std::vector<int32_t>& missing, Time now) {
 Trainer::Ready Trainer::WaitOn() const {
   Ready ready;
   const Time wait = Wait();
-  if (wait != kNever) ready.deadline = since_ + wait;
+  if (wait != kNever) ready.deadline = waiting_.since + wait;
   if (phase_ == Phase::kExchange && stages_[at_] == Stage::kDue) ready.deadline = due_until_;
   return ready;
 }
 
 Trainer::Ready Trainer::Next(Time now) {
-  BeginHandOver();
-  const bool is_last = part() != kNoPart && choice_.Until(part()) >= end_;
-  if (++at_ == stages_.size() && rounds_.has_value() && !is_last) {
-    // train-T7: where ranks have work of their own they end a part as by finish(), so that all have
-    // it, wherever they are. Members that were in finish() have not read that version's record.
-    const bool is_to_meet = rounds_->is_local() && !has_met_;
-    const bool is_ended = has_met_ && rounds_->HasEnded();
-    if (rounds_->IsOver() && !has_met_) rounds_->NoteOver();
-    if (is_to_meet && rounds_->IsOver()) Insert(rounds_->FinishStages());
-    if (is_ended || (!is_to_meet && rounds_->IsOver())) Insert(LeaveStages());
-  }
-  // train-T13: all members of pairs begin the next part with the mean of all.
-  const bool is_in_pairs = pairs_.has_value() && !is_finish_ && !is_last;
-  if (at_ == stages_.size() && is_in_pairs && pairs_->IsLast(step_)) {
-    Insert(pairs_->FinishStages());
-    stages_.push_back(Stage::kQuit);
-    const std::vector<Stage> state = StateStages();
-    stages_.insert(stages_.end(), state.begin(), state.end());
-  }
-  if (at_ == stages_.size() && is_finish_ && std::exchange(has_left_, false)) {
-    // train-T7: a member that has left the rounds in a step comes to finish() in the next part.
-    BeginPart();
-    Insert(FinishStages());
-  }
-  if (at_ == stages_.size()) LeaveState();
-  // train-T18: those that come later find the state that was left.
-  const bool is_end = at_ == stages_.size() && is_finish_;
-  if (is_end && handover_.past != kNoPart) stages_.push_back(Stage::kRelease);
+  EndPart();
   if (at_ < stages_.size()) return Enter(now);
   if ((!is_finish_ && !is_pass_ && !has_left_) || handover_.has_more) ++step_;
   if (is_pass_) pass_clock_.Begin(now);

@@ -15,7 +15,7 @@
 //   any call     rounds          after the last version of gradients before rounds of models: PACK,
 //                                leave state (if ranks may need it), hand over, release (or later);
 //                                if a contribution is left: a step of models without GRADIENTS
-//   any call     rounds          VACATE before they are left or released, if the adapter asks for it
+//   any call     rounds          VACATE before they are left or released, if the adapter asks
 //   finish()     rounds          as round_part.h says; then of the next part, if these end
 //   finish()     pairs           as pair_part.h says
 //   finish()     others          agree; if models of any rank may differ: MODEL, average, LOAD
@@ -181,13 +181,10 @@ class Trainer {
   Ready GoOn(Stage meeting, Time now);
   Ready WaitOn() const;
   Time Wait() const;
-  bool ReducesItself() const;
   Ready Halt(const Status& why, bool is_to_begin);
   Ready EndWith(const Status& status);
   std::vector<Stage> StepStages(Time now) const;
   std::vector<Stage> FinishStages() const;
-  std::vector<Stage> StateStages() const;
-  std::vector<Stage> LeaveStages() const;
   Exchange ExchangeOf(Stage stage) const;
   MethodPlan Plan() const;
   Ready OnRoundsEnd(const Status& status, const StageResult& result, Time now);
@@ -197,17 +194,18 @@ class Trainer {
   void GiveUpPass();
   void BeginPart();
   void LeaveRounds();
-  void LeavePairs();
   bool IsOver() const;
-  void LeaveState();
+  void EndPart();
   void BeginHandOver();
   void HandOver(const StageResult& result);
 
   MethodChoice choice_;
   MethodView view_;
-  bool has_state_, reduces_, vacates_;
-  // The step this trainer has begun with, and that with which it ends.
-  int64_t begin_ = 0, end_ = kForever;
+  struct Options {
+    bool has_state, reduces, vacates;
+    int64_t begin, end;  // the steps this trainer has begun with, and with which it ends
+  };
+  Options options_;
   int64_t version_ = 0, step_ = 0;
   // The part of the next step, if it goes in rounds or in pairs.
   std::optional<RoundPart> rounds_;
@@ -235,9 +233,12 @@ class Trainer {
   bool is_under_way_ = false;   // kHalted: the exchange goes on
   double scale_ = 1;            // of the last average
   std::string unfit_;
-  uint64_t number_ = 0;       // of the last action
-  Time since_ = 0;            // this rank waits for the exchange
-  Time leave_wait_ = kNever;  // the max_wait of the rounds or pairs that this call has left
+  uint64_t number_ = 0;  // of the last action
+  struct Waiting {
+    Time since = 0;       // this rank waits for the exchange
+    Time limit = kNever;  // the max_wait of the rounds or pairs that this call has left
+  };
+  Waiting waiting_;
   PassClock pass_clock_;
   bool is_late_ = false;     // the version of the step under way was made before it was published
   Time due_until_ = kNever;  // kDue

@@ -14,6 +14,17 @@ Time WaitOf(const Duration& wait) {
   return wait.kind == Duration::Kind::kAuto ? kAutoWait : wait.time;
 }
 
+// Rounds are over for this rank.
+std::vector<Stage> LeaveStages(const RoundPart& rounds, bool vacates) {
+  std::vector<Stage> stages;
+  // train-T18: a rank that was in finish() may come later, and needs the state at that version.
+  if (rounds.is_needed()) stages = {rounds.Giving(), Stage::kLeaveState};
+  // train-T21: the adapter's tensors leave the memory before it ends.
+  if (vacates) stages.push_back(Stage::kVacate);
+  stages.push_back(Stage::kLeave);
+  return stages;
+}
+
 }  // namespace
 
 std::vector<int64_t> Trainer::PartsOf(Admission admission, const MethodChoice& choice,
@@ -33,13 +44,13 @@ int64_t Trainer::part() const {
 // If the next step is the first one of rounds or pairs.
 void Trainer::BeginPart() {
   const bool is_within = rounds_.has_value() || pairs_.has_value();
-  if (view_.size == 1 || is_within || step_ >= end_) return;
-  int64_t from = begin_;
+  if (view_.size == 1 || is_within || step_ >= options_.end) return;
+  int64_t from = options_.begin;
   while (choice_.Until(from) <= step_) from = choice_.Until(from);
   const MethodPlan plan = choice_.Plan(view_, from);
   if (plan.admission == Admission::kPairs) pairs_.emplace(from, choice_.Until(from));
   if (plan.admission != Admission::kRounds) return;
-  const bool hands_over = RoundPart::LastVersion(choice_, view_, from, end_) > 0;
+  const bool hands_over = RoundPart::LastVersion(choice_, view_, from, options_.end) > 0;
   int64_t origin = 0;
   while (choice_.Until(origin) <= from) origin = choice_.Until(origin);
   rounds_.emplace(plan, from, choice_.Until(from), step_, origin, hands_over);
@@ -52,29 +63,63 @@ Time Trainer::Wait() const {
   if (IsOfRounds(stages_[at_]) || IsOfPairs(stages_[at_])) return kNever;
   const MethodPlan plan = Plan();
   const bool is_near = plan.admission == Admission::kNeighbors;
-  return is_near ? WaitOf(plan.neighbors.max_wait) : leave_wait_;
+  return is_near ? WaitOf(plan.neighbors.max_wait) : waiting_.limit;
 }
 
-bool Trainer::ReducesItself() const {
-  const bool is_within = rounds_.has_value() || pairs_.has_value();
-  return reduces_ && !is_within && Plan().payload == Payload::kGradients;
+// A stage has ended, and a part may have with it.
+void Trainer::EndPart() {
+  BeginHandOver();
+  const bool is_last = part() != kNoPart && choice_.Until(part()) >= options_.end;
+  if (++at_ == stages_.size() && rounds_.has_value() && !is_last) {
+    // train-T7: where ranks have work of their own they end a part as by finish(), so that all have
+    // it, wherever they are. Members that were in finish() have not read that version's record.
+    const bool is_to_meet = rounds_->is_local() && !has_met_;
+    const bool is_ended = has_met_ && rounds_->HasEnded();
+    if (rounds_->IsOver() && !has_met_) rounds_->NoteOver();
+    if (is_to_meet && rounds_->IsOver()) Insert(rounds_->FinishStages());
+    if (is_ended || (!is_to_meet && rounds_->IsOver()))
+      Insert(LeaveStages(*rounds_, options_.vacates));
+  }
+  // train-T13: all members of pairs begin the next part with the mean of all.
+  const bool is_in_pairs = pairs_.has_value() && !is_finish_ && !is_last;
+  if (at_ == stages_.size() && is_in_pairs && pairs_->IsLast(step_)) {
+    Insert(pairs_->FinishStages());
+    stages_.push_back(Stage::kQuit);
+    const std::vector<Stage> state = options_.has_state ? StateStages() : std::vector<Stage>{};
+    stages_.insert(stages_.end(), state.begin(), state.end());
+  }
+  if (at_ == stages_.size() && is_finish_ && std::exchange(has_left_, false)) {
+    // train-T7: a member that has left the rounds in a step comes to finish() in the next part.
+    BeginPart();
+    Insert(FinishStages());
+  }
+  // train-T18: one that was in finish() may come later, and needs the state at that version.
+  const bool is_over = at_ == stages_.size() && rounds_.has_value() && IsOver();
+  if (is_over && rounds_->is_needed() && handover_.given != rounds_->applied()) {
+    handover_.given = rounds_->applied();
+    Insert({rounds_->Giving(), Stage::kLeaveState});
+  }
+  // train-T18: those that come later find the state that was left.
+  const bool is_end = at_ == stages_.size() && is_finish_;
+  if (is_end && handover_.past != kNoPart) stages_.push_back(Stage::kRelease);
 }
 
-// Rounds are over for this rank.
-std::vector<Stage> Trainer::LeaveStages() const {
-  std::vector<Stage> stages;
-  // train-T18: a rank that was in finish() may come later, and needs the state at that version.
-  if (rounds_->is_needed()) stages = {rounds_->Giving(), Stage::kLeaveState};
-  // train-T21: the adapter's tensors leave the memory before it ends.
-  if (vacates_) stages.push_back(Stage::kVacate);
-  stages.push_back(Stage::kLeave);
-  return stages;
-}
-
-void Trainer::LeavePairs() {
-  // train-T20: the max_wait of what ends holds up to the end of the call.
-  leave_wait_ = WaitOf(choice_.Plan(view_, pairs_->from()).pairs.max_wait);
-  pairs_.reset();
+Trainer::Ready Trainer::OnPairsEnd(const Status& status, const StageResult& result, Time now) {
+  const Stage stage = stages_[at_];
+  const bool goes_on = !is_strict_ && is_finish_ && status.code() == StatusCode::kTimeout;
+  if (goes_on) {
+    unfit_ = status.message();
+    stages_.resize(at_ + 1);
+  }
+  Insert(pairs_->Follow(stage, status, result, !goes_on));
+  if (IsMeeting(stage) && !status.ok() && !goes_on) late_ = status;
+  if (stage == Stage::kQuit) {
+    // train-T20: the max_wait of what ends holds up to the end of the call.
+    waiting_.limit = WaitOf(choice_.Plan(view_, pairs_->from()).pairs.max_wait);
+    pairs_.reset();
+  }
+  if (status.ok() || IsMeeting(stage)) return Next(now);
+  return Halt(status, true);
 }
 
 // ---- Rounds that all leave ----------------------------------------------------------------------
@@ -83,10 +128,10 @@ void Trainer::LeaveRounds() {
   // train-T7: all members leave with the same version, and go on with the step after it.
   step_ = version_ = rounds_->is_local() ? rounds_->left_at() : rounds_->reached();
   // train-T20: their max_wait holds up to the end of the call.
-  leave_wait_ = WaitOf(choice_.Plan(view_, rounds_->from()).rounds.max_wait);
+  waiting_.limit = WaitOf(choice_.Plan(view_, rounds_->from()).rounds.max_wait);
   // A member that is in finish() has not seen with which version they were over.
   if (rounds_->is_local()) {
-    Insert(StateStages());
+    if (options_.has_state) Insert(StateStages());
     Insert({Stage::kAgree});
   }
   if (handover_.past != kNoPart) Insert({Stage::kRelease});
@@ -116,7 +161,7 @@ void Trainer::HandOver(const StageResult& result) {
   handover_.has_more = result.has_more;
   if (!rounds_->is_needed()) Insert({Stage::kRelease});
   // train-T21: the adapter's tensors leave the memory first.
-  if (vacates_) Insert({Stage::kVacate});
+  if (options_.vacates) Insert({Stage::kVacate});
   const int64_t from = choice_.Until(rounds_->from());
   step_ = version_ = rounds_->reached();
   rounds_.emplace(choice_.Plan(view_, from), from, choice_.Until(from), step_, from);
@@ -136,17 +181,9 @@ void Trainer::HandOver(const StageResult& result) {
 // ---- The end of the trainer ---------------------------------------------------------------------
 
 bool Trainer::IsOver() const {
-  if (!rounds_.has_value()) return step_ >= end_;
-  const bool is_last = end_ < kForever && choice_.Until(rounds_->from()) >= end_;
+  if (!rounds_.has_value()) return step_ >= options_.end;
+  const bool is_last = options_.end < kForever && choice_.Until(rounds_->from()) >= options_.end;
   return is_last && (rounds_->IsOver() || (has_met_ && rounds_->HasEnded()));
-}
-
-// train-T18: one that was in finish() may come later, and needs the state at that version.
-void Trainer::LeaveState() {
-  const bool is_over = rounds_.has_value() && IsOver();
-  if (!is_over || !rounds_->is_needed() || handover_.given == rounds_->applied()) return;
-  handover_.given = rounds_->applied();
-  Insert({rounds_->Giving(), Stage::kLeaveState});
 }
 
 }  // namespace covey

@@ -203,6 +203,12 @@ class Plan(NamedTuple):
     codec: str = ""
 
     @property
+    def ends_alone(self) -> bool:
+        """Whether ``finish()`` may end without a mean, where ranks are missing: models are averaged
+        with neighbors, for which a rank waits so long at most."""
+        return self.with_neighbors and self.max_wait_s < math.inf
+
+    @property
     def in_versions(self) -> bool:
         """Whether it has versions of gradients or of models, by which steps are counted."""
         return self.in_rounds and not self.in_pairs and self.payload != DELTA

@@ -167,14 +167,6 @@ covey_dtype* DTypesOf(PyObject* tuple);
 /* The other way round; NULL with an exception set. */
 PyObject* TupleOfAddresses(void* const* addresses, int count);
 
-/* window.c ------------------------------------------------------------------------------------- */
-
-PyObject* WindowOpen(PyObject* module, PyObject* args);
-PyObject* WindowBegin(PyObject* module, PyObject* args);
-PyObject* WindowEnd(PyObject* module, PyObject* args);
-PyObject* WindowClose(PyObject* module, PyObject* args);
-PyObject* WindowLook(PyObject* module, PyObject* args);
-
 /* trainer.c ------------------------------------------------------------------------------------ */
 
 PyObject* TrainerOpen(PyObject* module, PyObject* args);

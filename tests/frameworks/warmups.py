@@ -19,7 +19,8 @@ from whole_numbers import Trainer, digest, watch
 
 import covey
 import covey.torch as hvd
-from covey.torch.core_trainer import _COLLECT_MODEL, CoreTrainer
+from covey.torch.core_trainer import CoreTrainer
+from covey.torch.trainer_actions import COLLECT_MODEL
 
 WARMUP = 40
 STEP_S = 0.002  # Stands for computing: else others are in their thousandth step before it is seen.
@@ -52,7 +53,7 @@ def note_hand_over(optimizer: Any) -> List[str]:
     whole = CoreTrainer._do
 
     def noted(self: Any, *action: Any) -> None:
-        if action[0] == _COLLECT_MODEL and not hashes:
+        if action[0] == COLLECT_MODEL and not hashes:
             hashes.append(all_of(optimizer))
         whole(self, *action)
 
@@ -108,7 +109,7 @@ def adam_until(folder: str, method: str, stopped: int, stops_at: int) -> End:
         except covey.Timeout:  # A method ends, and a rank is missing.
             assert finish(optimizer) == ""
         scheduler.step()
-        if not optimizer._covey_progress.plan.in_rounds:  # Who was late has done fewer steps than others.
+        if not optimizer._covey_progress.plan.in_rounds:  # A late rank has done fewer steps.
             for group in optimizer.param_groups:
                 group["lr"] = 0.01 * rate(optimizer.version)
         report.write(optimizer.version, trainings.missing(optimizer))

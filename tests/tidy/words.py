@@ -25,7 +25,7 @@ _ALL_CPP = ("core/", "ops/", "frameworks/", "tests/", "examples/")
 _THREADED = (
     "core/api/session", "core/api/runtime_handle.", "core/base/arena.", "core/base/handle_table.",
     "core/engine/engine.", "core/engine/stall.", "core/engine/tensor_queue.",
-    "core/engine/timeline.", "core/engine/trainer_driver.", "core/gossip/gossip_port.",
+    "core/engine/timeline.", "core/engine/trainer_driver", "core/gossip/gossip_port.",
     "core/partial/rounds_port.", "core/partial/shared_port.", "core/replicated/replica_port.",
     "ops/control/grpc_", "ops/devices/cuda/cuda_device.", "ops/devices/cuda/nccl_",
     "ops/transports/inproc.",

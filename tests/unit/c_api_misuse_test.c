@@ -11,7 +11,6 @@
 #include "core/api/covey_neighbors.h"
 #include "core/api/covey_rounds.h"
 #include "core/api/covey_values.h"
-#include "core/api/covey_window.h"
 #include "tests/unit/c_expect.h"
 
 #define WRONG(call, part)                        \
@@ -143,11 +142,10 @@ static int Tensors(void) {
   return 0;
 }
 
-static int RoundsAndWindows(void) {
+static int Rounds(void) {
   covey_error error = COVEY_INIT(covey_error);
   covey_rounds_config config = COVEY_INIT(covey_rounds_config);
   covey_rounds rounds = 0;
-  covey_window_state state;
   const covey_dtype dtypes[1] = {COVEY_FLOAT32};
   const int64_t counts[1] = {4};
   config.name = "r";
@@ -166,10 +164,6 @@ static int RoundsAndWindows(void) {
   WRONG(covey_rounds_hold(NULL, rounds, -1, NULL, NULL, &error), "the version negative");
   WRONG(covey_rounds_give(NULL, rounds, 1, NULL, NULL, 1, &error), "parts or lengths is NULL");
   covey_rounds_close(NULL, rounds);
-  error.code = covey_window_open(NULL, NULL, NULL, 0, NULL, &error);
-  EXPECT(error.code != COVEY_OK);
-  error.code = covey_window_look(NULL, 0, 64, NULL, NULL, 0, &state, NULL, &error);
-  EXPECT(error.code != COVEY_OK);
   return 0;
 }
 
@@ -179,6 +173,6 @@ int main(void) {
   EXPECT(covey_init(NULL, &error) == COVEY_OK);
   EXPECT(Texts() == 0 && Methods() == 0 && Groups() == 0 && Memory() == 0 && Results() == 0 &&
          Tensors() == 0);
-  EXPECT(RoundsAndWindows() == 0);
+  EXPECT(Rounds() == 0);
   return covey_shutdown(&error);
 }

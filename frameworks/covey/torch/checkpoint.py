@@ -119,7 +119,7 @@ def _meet(what: str, optimizer: Any) -> Meeting:
             f"{what}: the optimizer trains on the ranks {group.ranks}, which call it, and this is "
             f"rank {place.rank}"
         )
-    if optimizer._covey_progress.plan.in_rounds:  # The next exchange waits for the others, with a limit.
+    if optimizer._covey_progress.plan.in_rounds:  # The next exchange waits with a limit.
         resume.check(optimizer, f"{what}()")
     resume.gather_in(optimizer)
     return Meeting(what, group)

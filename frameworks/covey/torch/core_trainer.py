@@ -6,11 +6,9 @@ The core does it all but the updates: see ``core/api/covey_trainer.h``.
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
-import time
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import torch
 
@@ -20,27 +18,22 @@ from covey.group import Group
 from covey.method import GRADIENTS, MODEL, Plan, parsed, plans
 from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
-from covey.torch import optimizer_state
 from covey.torch.ahead import Ahead
-from covey.torch.clip import clipped_step
 from covey.torch.ending import dropped, say_alone, say_dropped
 from covey.torch.flushed import Flushed
 from covey.torch.hypers import Hypers
 from covey.torch.layout import Named, plan_whole
 from covey.torch.model_exchange import ModelExchange, relative_distance
 from covey.torch.tensors import CODES
-from covey.torch.trainer_handle import IN_FINISH, IN_STEP, LOST, Position, TrainerHandle
+from covey.torch.trainer_actions import TrainerActions
+from covey.torch.trainer_handle import IN_FINISH, IN_STEP, LOST
 from covey.torch.version_gradients import VersionGradients
 
-# covey_verb of core/api/covey_trainer.h.
-_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK, _LIST, _TAKE, _VACATE = (
-    range(1, 11)
-)
 _KEEP_BYTES = 64
 _UNKNOWN = -1  # How many arrays an optimizer will keep.
 
 
-class CoreTrainer(TrainerHandle):
+class CoreTrainer(TrainerActions):
     """The exchanges of one optimizer, by its whole method."""
 
     def __init__(self, optimizer: Any, named: Sequence[Named], group: Group) -> None:
@@ -56,22 +49,13 @@ class CoreTrainer(TrainerHandle):
         whole = plan_whole(named)
         if not any(plan.in_rounds for plan in parts):  # Contributions of rounds have flags.
             whole = [plan._replace(length=plan.flags_offset) for plan in whole]
-        super().__init__(whole)
-        self._optimizer = optimizer
+        super().__init__(optimizer, whole)
         self._group = group
-        self._closure: Optional[Callable[[], Any]] = None
-        self._loss: Any = None
         self._counts: Mapping[str, Any] = {}
-        self._came = 0.0  # To the last exchange,
-        self._last: Optional[Position] = None  # and what it has come to.
-        self._has_taken = False  # A step's gradients, which are in an update or published,
-        self._is_left = False  # and that was interrupted.
+        self._is_left = False  # A step that has taken its gradients was interrupted.
         self._is_due = False  # A finish(), since the last step.
-        self._entries: Dict[str, Any] = {}  # Of the optimizer's state, while they are averaged.
         self._is_shown = False  # The model, to others, where they look at it as it is now.
         self._keep = _native.arena_alloc(_KEEP_BYTES)
-        self._versions: Optional[VersionGradients] = None
-        self._models: Optional[ModelExchange] = None
         if any(plan.payload != GRADIENTS for plan in parts):
             self._models = ModelExchange(self, optimizer, named, self.plans, self._keep)
         has_versions = any(plan.in_versions and plan.payload == GRADIENTS for plan in parts)
@@ -163,7 +147,8 @@ class CoreTrainer(TrainerHandle):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """A step: updates, and the exchanges for which it is time."""
         self._is_due = True
-        if self.position.is_open == IN_FINISH and not self._optimizer._covey_progress.plan.in_rounds:
+        progress = self._optimizer._covey_progress
+        if self.position.is_open == IN_FINISH and not progress.plan.in_rounds:
             self._finish(True)
         if self._is_left:  # Its gradients were taken: those of this call are for another step.
             self._go_on()
@@ -185,7 +170,7 @@ class CoreTrainer(TrainerHandle):
                 )
         _native.trainer_submit(self._trainer, unfit, hypers or (0.0,) * self._num_hypers)
         self._has_taken = self._has_taken and not is_new
-        plan = self._optimizer._covey_progress.plan
+        plan = progress.plan
         try:
             self._run()
         except NotFinite:
@@ -245,7 +230,7 @@ class CoreTrainer(TrainerHandle):
         try:
             self._finish(strict)
         except (Timeout, Aborted) as missing:
-            if strict or not progress.plan.with_neighbors or progress.plan.max_wait_s == math.inf:
+            if strict or not progress.plan.ends_alone:
                 raise
             say_alone(missing)
         finally:
@@ -325,84 +310,6 @@ class CoreTrainer(TrainerHandle):
             raise
         self._enter()
 
-    def _perform(self) -> None:
-        while True:
-            action = _native.trainer_next(self._trainer, self._num_hypers)
-            if action[0] == _DONE:
-                break
-            try:
-                self._do(*action)
-            except BaseException:
-                _native.trainer_ack(self._trainer, action[1], False)
-                raise
-            self._has_taken |= action[0] in (_UPDATE, _COLLECT_GRADIENTS)
-            _native.trainer_ack(self._trainer, action[1], True)
-
-    def _do(
-        self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int, own: int,
-        scale: float,
-    ) -> None:
-        progress, versions = self._optimizer._covey_progress, self._versions
-        if verb == _UPDATE and (own or versions is None):
-            self._update(bool(own))
-        elif verb == _COLLECT_MODEL:
-            self._came = time.monotonic()
-            self._offer()
-        elif verb == _LOAD_MODEL:
-            self._last = self.position
-            distance = self._models.load(not progress.plan.in_rounds, scale)
-            if distance >= 0:
-                progress.step_stats.distance = distance
-            progress.step_stats.exchanged()
-        elif verb == _LIST:
-            self._entries = optimizer_state.entries_of(self._optimizer, progress.named)
-            optimizer_state.give(self._trainer, self._entries)
-        elif verb == _TAKE:
-            agreed = optimizer_state.taken(self._trainer)
-            optimizer_state.take(self._optimizer, progress.named, agreed)
-            self._entries = {}
-        elif verb == _VACATE:
-            if versions is not None:
-                versions.vacate()
-            if self._models is not None:
-                self._models.vacate()
-        elif versions is None:
-            raise AssertionError(f"an action that was not expected: {verb}")
-        elif verb == _COLLECT_GRADIENTS:
-            self._came = time.monotonic()
-            versions.open(self.spans(of_model=False))
-            versions.collect()
-        elif verb == _UPDATE:
-            self._last = self.position
-            version = self._last.version  # There may have been empty ones, or a snapshot.
-            progress.turn(version)
-            versions.apply(self.spans(of_model=False), hypers)
-            progress.turn(version + 1)
-            progress.step_stats.exchanged()
-        elif verb == _PACK:
-            _, *parts = kept = versions.pack()
-            _native.trainer_give(self._trainer, *parts)
-            del kept
-        elif verb == _UNPACK:
-            versions.unpack(image, length)
-
-    def _update(self, is_own: bool) -> None:
-        """With gradients of this rank, or those of all, which are reduced now."""
-        optimizer = self._optimizer
-        if is_own:
-            self._loss = clipped_step(optimizer, self._closure)
-            self._models.updated()
-        else:
-            self._loss = optimizer._update(self._closure)
-        optimizer._covey_progress.turn(optimizer._covey_progress.version + 1)
-
-    def _offer(self) -> None:
-        plan = self._optimizer._covey_progress.plan
-        is_before = plan.with_neighbors and not self._has_taken and self.position.is_open == IN_STEP
-        if is_before and self._closure is not None:
-            self._closure = _evaluated(self._closure)  # With this rank's own model.
-        self._models.offer(not plan.in_rounds, is_before)
-
     def _enter(self) -> None:
         """Makes ready for the next step, or pass."""
         progress, versions, models = self._optimizer._covey_progress, self._versions, self._models
@@ -449,17 +356,6 @@ class CoreTrainer(TrainerHandle):
         if counts:  # Else the runtime has ended.
             self._optimizer._covey_progress.step_stats.applied(counts, self._counts)
             self._counts = counts
-
-
-def _evaluated(closure: Callable[[], Any]) -> Callable[[], Any]:
-    """``closure``, evaluated once already: the next call gives that."""
-    with torch.enable_grad():
-        losses = [closure()]
-
-    def called() -> Any:
-        return losses.pop() if losses else closure()
-
-    return called
 
 
 def _refresh(trainer: Optional[CoreTrainer]) -> None:

@@ -105,15 +105,15 @@ TEST(TrainerHandoverTest, MemoryOfRoundsIsVacatedBeforeItEnds) {
   Rank rank("eager:max_wait=1s,then=wagma@1:max_wait=1s", kForever, true);
   rank.executed = rank.published = 1;
   rank.Step();
-  EXPECT_EQ(rank.stages, (Stages{Stage::kCollectGradients, Stage::kPublish, Stage::kAwait,
-                                 Stage::kRead, Stage::kUpdate, Stage::kHandOver, Stage::kVacate,
-                                 Stage::kRelease}));
+  EXPECT_EQ(rank.stages,
+            (Stages{Stage::kCollectGradients, Stage::kPublish, Stage::kAwait, Stage::kRead,
+                    Stage::kUpdate, Stage::kHandOver, Stage::kVacate, Stage::kRelease}));
   Rank other("eager:then=allreduce@1", kForever, true);
   other.executed = other.published = 1;
   other.Step();
-  EXPECT_EQ(other.stages, (Stages{Stage::kCollectGradients, Stage::kPublish, Stage::kAwait,
-                                  Stage::kRead, Stage::kUpdate, Stage::kServe, Stage::kVacate,
-                                  Stage::kLeave}));
+  EXPECT_EQ(other.stages,
+            (Stages{Stage::kCollectGradients, Stage::kPublish, Stage::kAwait, Stage::kRead,
+                    Stage::kUpdate, Stage::kServe, Stage::kVacate, Stage::kLeave}));
 }
 
 TEST(TrainerHandoverTest, AVersionAfterTheLastIsNotWaitedFor) {
