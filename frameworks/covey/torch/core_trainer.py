@@ -77,6 +77,8 @@ class CoreTrainer(TrainerActions):
             True,
             all(plan.device.type == "cpu" for plan in self.plans),
         )
+        if has_versions:
+            state.add_flush(self)
         here = weakref.ref(self)  # The statistics outlive it.
         progress.step_stats.refresh = lambda: _refresh(here())
 
@@ -92,13 +94,14 @@ class CoreTrainer(TrainerActions):
             self._versions.ahead.settle()
             state.add_helper(self)
 
-    def can_move_to(self, steps: int) -> bool:
-        """Whether ``move_to`` is all there is to do, to be where ``steps`` were done."""
+    @property
+    def can_move(self) -> bool:
+        """Whether ``move_to`` is all there is to do, to be where other steps were done: there are
+        no versions, by which rounds count."""
         progress = self._optimizer._covey_progress
         every = [plan for _, plan in plans(progress.method, self._group.id)]
-        return not any(plan.in_rounds for plan in every) or (
-            not progress.plan.in_versions and len(every) == 1 and steps >= 0
-        )
+        is_one = len(every) == 1 and not progress.plan.in_versions
+        return is_one or not any(plan.in_rounds for plan in every)
 
     def move_to(self, steps: int) -> None:
         """So many steps, and updates, were done."""
@@ -179,7 +182,8 @@ class CoreTrainer(TrainerActions):
         except Timeout:
             raise
         except BaseException:
-            self._is_left = self._has_taken and self._trainer and self.position.is_open == IN_STEP
+            is_open = self._trainer != 0 and self.position.is_open == IN_STEP
+            self._is_left = self._has_taken and is_open
             raise
         self._note(plan)
         self._has_taken = False
@@ -237,7 +241,7 @@ class CoreTrainer(TrainerActions):
             say_dropped(known)
         self._is_due = False
         self._settle_pass()
-        if is_measured:
+        if is_measured and models.is_here:
             progress.step_stats.distance = relative_distance(before, models.numbers)
         if strict and progress.plan.payload == MODEL and progress.plan.in_versions:
             self._refuse_losses()
@@ -326,7 +330,6 @@ class CoreTrainer(TrainerActions):
             if versions is None:
                 versions = VersionGradients(self, self._optimizer, self.plans, self._keep)
                 self._versions = versions
-                state.add_flush(self)
             versions.open(self.spans(of_model=False))
         else:
             self._close_versions()
@@ -334,7 +337,9 @@ class CoreTrainer(TrainerActions):
             models.settle(progress.trains_alone)
         elif models is not None:
             models.leave()
-        if plan.in_rounds != plan.in_pairs or plan.payload == GRADIENTS:
+        # Rounds show what was published; where there are none, the model is seen as it is.
+        is_seen = plan.payload != GRADIENTS and (plan.in_pairs or not plan.in_rounds)
+        if not is_seen:
             self._is_shown = False
         elif not self._is_shown:
             self._is_shown = True

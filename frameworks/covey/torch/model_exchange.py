@@ -40,7 +40,11 @@ def relative_distance(model: Sequence[torch.Tensor], mean: Sequence[torch.Tensor
 
 
 class ModelExchange:
-    """See the module. ``offer`` and ``load`` are two actions of the trainer."""
+    """See the module. ``offer`` and ``load`` are two actions of the trainer.
+
+    Attributes:
+        is_here: the parameters lie in memory of the trainer.
+    """
 
     def __init__(
         self, trainer: Any, optimizer: Any, named: Sequence[Named], plans: Sequence[BucketPlan],
@@ -60,7 +64,7 @@ class ModelExchange:
         self._loaded: Tuple[int, ...] = ()  # Where it was loaded from since.
         self._before: List[torch.Tensor] = []  # It was.
         self._averages = 0
-        self._is_here = False  # In memory of the trainer.
+        self.is_here = False
 
     def close(self) -> None:
         """The parameters get memory of their own."""
@@ -69,14 +73,14 @@ class ModelExchange:
 
     def vacate(self) -> None:
         """The memory is about to end: parameters leave it."""
-        self._is_here, self._offered = False, ()
+        self.is_here, self._offered = False, ()
         wait_for(place.mirror for place in self._places)
         for place in self._places:
             place.release()
 
     def gather(self) -> None:
         """Moves there what does not lie there."""
-        self._is_here = True
+        self.is_here = True
         self._open()
         with torch.no_grad():
             for place in self._places:
@@ -84,13 +88,13 @@ class ModelExchange:
 
     def leave(self) -> None:
         """The steps that come exchange no model."""
-        self._is_here = False
+        self.is_here = False
 
     def settle(self, is_seen: bool) -> None:
         """A call of the trainer is over: no memory that the core reads is trained on. ``is_seen``:
         others may look at it there."""
         self.take_back()
-        if is_seen or not self._is_here:
+        if is_seen or not self.is_here:
             self.gather()
 
     def take_back(self) -> None:

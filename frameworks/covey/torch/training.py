@@ -91,7 +91,7 @@ def move_to(optimizer: Any, steps: int) -> None:
         Timeout: ranks are missing for ``max_wait``; called again it goes on.
     """
     progress, trainer = optimizer._covey_progress, optimizer._covey_trainer
-    if trainer is not None and trainer.can_move_to(steps):
+    if trainer is not None and trainer.can_move:
         trainer.move_to(steps)
     elif trainer is not None:
         leave_training(optimizer)
@@ -121,7 +121,7 @@ def leave_training(optimizer: Any) -> None:
 def turn(optimizer: Any) -> None:
     """Reduces gradients from now on, or does not, as the step that comes has it."""
     wanted = optimizer._covey_progress.reduces
-    if wanted and optimizer._covey_reducer is None and optimizer._covey_progress.is_shared:
+    if wanted and optimizer._covey_reducer is None:
         passes = optimizer.backward_passes_per_step
         takes_dense = not isinstance(optimizer, torch.optim.SparseAdam)
         densify = optimizer._covey_options["sparse_as_dense"] and takes_dense
