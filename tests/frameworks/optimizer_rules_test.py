@@ -284,15 +284,17 @@ def train_until_a_rank_dies() -> Any:
     return None
 
 
-def train_without_arena() -> List[str]:
-    """Gradients that do not fit into the arena lie outside of it."""
+def train_without_arena(method: str) -> List[str]:
+    """Gradients, or a model, that do not fit into the arena lie outside of it."""
     with contextlib.redirect_stderr(io.StringIO()) as said:
         torch.manual_seed(SEED)
         wide = 400_000
         net = torch.nn.Sequential(torch.nn.Linear(6, wide), torch.nn.Linear(wide, 3))
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.001))
+        sgd = torch.optim.SGD(net.parameters(), lr=0.001)
+        optimizer = hvd.DistributedOptimizer(sgd, method=method)
     for step in range(3):
         one_step(net, optimizer, step)
+    optimizer.finish()
     hvd.check_replicas(net)
     return said.getvalue().splitlines()
 
@@ -344,8 +346,10 @@ class OptimizerRulesTest(unittest.TestCase):
     def test_a_full_arena(self) -> None:
         with unittest.mock.patch.dict(os.environ, {"COVEY_ARENA_BYTES": "16MiB"}):
             with Pool(2, __file__, env={"COVEY_ARENA_BYTES": "16MiB"}) as own:
-                for texts in own.call(train_without_arena):
+                for texts in own.call(train_without_arena, "allreduce"):
                     self.assertRegex(texts[0], "warning: gradients lie outside of the arena")
+                own.call(train_without_arena, "local:H=2")
+                self.assertIn("a model lies outside of the arena", own.stderr(1))
 
     def test_process_set(self) -> None:
         self.run_on_all(part_of_the_ranks)

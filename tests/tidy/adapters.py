@@ -11,7 +11,13 @@ from typing import Iterator, Set
 from tidy import source
 from tidy.source import Finding
 
-ADAPTERS = ("frameworks/covey/numpy_trainer.py", "frameworks/covey/torch/core_trainer.py")
+ADAPTERS = (
+    "frameworks/covey/numpy_trainer.py",
+    "frameworks/covey/torch/core_trainer.py",
+    "frameworks/covey/torch/model_exchange.py",
+    "frameworks/covey/torch/trainer_actions.py",
+    "frameworks/covey/torch/version_gradients.py",
+)
 _BANNED = {"threading", "Thread", "timeout", "timeout_s", "max_wait", "max_wait_s"}
 
 
