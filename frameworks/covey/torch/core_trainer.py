@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 import torch
 
 from covey import _native
-from covey.errors import Aborted, CoveyError, InvalidArgument, NotFinite, Timeout
+from covey.errors import Aborted, CoveyError, InvalidArgument, NotFinite, Timeout, Unsupported
 from covey.group import Group
 from covey.method import GRADIENTS, MODEL, Plan, parsed, plans
 from covey.reduce_op import Average, Sum, core_code
@@ -251,7 +251,9 @@ class CoreTrainer(TrainerActions):
         self._run()
 
     def _refuse_losses(self) -> None:
-        lost = [rank for rank in self._group.ranks if self.look(rank).state == LOST]
+        lost: List[int] = []
+        with contextlib.suppress(Unsupported):  # Ranks that share no memory cannot tell.
+            lost = [rank for rank in self._group.ranks if self.look(rank).state == LOST]
         if lost:
             names = ", ".join(map(str, lost))
             raise Aborted(f"rank {names} has died: finish() was of the others", lost[0])
