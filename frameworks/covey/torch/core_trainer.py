@@ -151,11 +151,11 @@ class CoreTrainer(TrainerActions):
         """A step: updates, and the exchanges for which it is time."""
         self._is_due = True
         progress = self._optimizer._covey_progress
-        if self.position.is_open == IN_FINISH and not progress.plan.in_rounds:
+        if self._is_open == IN_FINISH and not progress.plan.in_rounds:
             self._finish(True)
         if self._is_left:  # Its gradients were taken: those of this call are for another step.
             self._go_on()
-        is_new = self.position.is_open != IN_STEP
+        is_new = self._is_open != IN_STEP
         if is_new or self._versions is not None:
             self._closure, self._loss = closure, None
         unfit, hypers = None, ()
@@ -182,8 +182,7 @@ class CoreTrainer(TrainerActions):
         except Timeout:
             raise
         except BaseException:
-            is_open = self._trainer != 0 and self.position.is_open == IN_STEP
-            self._is_left = self._has_taken and is_open
+            self._is_left = self._has_taken and self._is_open == IN_STEP
             raise
         self._note(plan)
         self._has_taken = False
@@ -198,7 +197,7 @@ class CoreTrainer(TrainerActions):
     def _go_on(self) -> None:
         """With a step that has not come to its end: there may be new gradients already."""
         self._is_left = False
-        if self.position.is_open != IN_STEP:
+        if self._is_open != IN_STEP:
             return
         slots = [slot for plan in self.plans for slot in plan.slots]
         # Not where they lie: that may be a version's memory, which is read elsewhere then.
@@ -323,6 +322,7 @@ class CoreTrainer(TrainerActions):
             versions.end()
         position = self.position
         progress.follow(position)
+        self._is_open = position.is_open
         if position.is_open:
             if models is not None:
                 models.take_back()
@@ -350,9 +350,9 @@ class CoreTrainer(TrainerActions):
 
     def _note(self, plan: Plan) -> None:
         """A step by ``plan`` is over."""
-        came, self._came = self._came, 0.0
-        last, self._last = self._last or self.position, None
+        (came, last), self._came, self._last = (self._came, self._last), 0.0, None
         if came and plan.in_versions:
+            last = last or self.position
             needed = self._group.size() if last.of_all else plan.needed
             key = ((last.planned + 1) << 32) + last.published  # Apart from other parts.
             self._optimizer._covey_progress.step_stats.arrived(key, needed, came)

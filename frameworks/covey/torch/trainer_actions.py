@@ -31,6 +31,7 @@ class TrainerActions(TrainerHandle):
         self._loss: Any = None
         self._came = 0.0  # To the last exchange,
         self._last: Optional[Position] = None  # and what it has come to.
+        self._is_open = 0  # IN_STEP, IN_FINISH: that call has not come to its end.
         self._has_taken = False  # A step's gradients, which are in an update or published.
         self._entries: Dict[str, Any] = {}  # Of the optimizer's state, while they are averaged.
         self._versions: Optional[VersionGradients] = None  # Where gradients have versions.
