@@ -154,9 +154,9 @@ def _look_of(optimizer: Any, plans: Sequence[BucketPlan]) -> Look:
         seen = trainer.look(rank, to)
         if seen.state == WHOLE:
             return Seen(seen.version)
-        if seen.state == NOTHING:
+        if seen.state == NOTHING and seen.version > 0:  # Else it has not begun yet.
             return Seen(why=_ELSEWHERE)
-        return None if seen.state == CHANGING else Seen(why=_WHY[seen.state])
+        return Seen(why=_WHY[seen.state]) if seen.state in (CLOSED, LOST) else None
 
     if progress.plan.in_pairs:
         return pair
