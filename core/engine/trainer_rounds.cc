@@ -260,7 +260,8 @@ Status TrainerRounds::ReadInPlace(uint64_t version) {
   RETURN_IF_ERROR(options_.port->Hold(version, &spans, &written));
   gradients_ = spans[0];
   const size_t pages = options_.port->layout().length_bytes() / kPageBytes;
-  written_ = written > std::max<size_t>(1, pages / kMuchOf) ? written_ + 1 : 0;
+  // The first page and the last may have been written for what lies beside it.
+  written_ = written > std::max<size_t>(1, pages / kMuchOf) + 2 ? written_ + 1 : 0;
   if (written_ >= kOften) UseCopies();
   return Status::Ok();
 }
