@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import io
 import os
 import signal
 import time
 import unittest
 import unittest.mock
+import weakref
 from typing import Any, Callable, List
 
 import torch
@@ -299,6 +301,25 @@ def train_without_arena(method: str) -> List[str]:
     return said.getvalue().splitlines()
 
 
+def is_freed(method: str) -> bool:
+    """An optimizer that no variable holds any more, with all its hooks, without a collection."""
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=0.1), method=method)
+    for _ in range(3):
+        optimizer.zero_grad()
+        parameter.sum().backward()
+        optimizer.step()
+    optimizer.finish()
+    hvd.barrier()
+    gc.disable()
+    try:
+        held = weakref.ref(optimizer)
+        del optimizer
+        return held() is None
+    finally:
+        gc.enable()
+
+
 class OptimizerRulesTest(unittest.TestCase):
     def run_on_all(self, function: Callable[..., Any]) -> List[Any]:
         return pool(SIZE).call(function, timeout=180)
@@ -350,6 +371,11 @@ class OptimizerRulesTest(unittest.TestCase):
                     self.assertRegex(texts[0], "warning: gradients lie outside of the arena")
                 own.call(train_without_arena, "local:H=2")
                 self.assertIn("a model lies outside of the arena", own.stderr(1))
+
+    def test_one_that_is_dropped_is_gone(self) -> None:
+        for method in ("allreduce", "local:H=2", "eager", "wagma", "adpsgd", "diloco:H=2"):
+            with self.subTest(method):
+                self.assertEqual(pool(SIZE).call(is_freed, method), [True] * SIZE)
 
     def test_process_set(self) -> None:
         self.run_on_all(part_of_the_ranks)

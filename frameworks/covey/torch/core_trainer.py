@@ -57,7 +57,8 @@ class CoreTrainer(TrainerActions):
         self._is_shown = False  # The model, to others, where they look at it as it is now.
         self._keep = _native.arena_alloc(_KEEP_BYTES)
         if any(plan.payload != GRADIENTS for plan in parts):
-            self._models = ModelExchange(self, optimizer, named, self.plans, self._keep)
+            mine = weakref.proxy(self)
+            self._models = ModelExchange(mine, self._optimizer, named, self.plans, self._keep)
         has_versions = any(plan.in_versions and plan.payload == GRADIENTS for plan in parts)
         self._num_hypers = len(Hypers(optimizer).read()) if has_versions else 0
         self._trainer = _native.trainer_open(
@@ -351,7 +352,7 @@ class CoreTrainer(TrainerActions):
     def _note(self, plan: Plan) -> None:
         """A step by ``plan`` is over."""
         (came, last), self._came, self._last = (self._came, self._last), 0.0, None
-        if came and plan.in_versions:
+        if came and plan.in_rounds and not plan.in_pairs:
             last = last or self.position
             needed = self._group.size() if last.of_all else plan.needed
             key = ((last.planned + 1) << 32) + last.published  # Apart from other parts.

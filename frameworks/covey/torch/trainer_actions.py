@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import torch
@@ -25,7 +26,7 @@ class TrainerActions(TrainerHandle):
 
     def __init__(self, optimizer: Any, plans: Sequence[BucketPlan]) -> None:
         super().__init__(plans)
-        self._optimizer = optimizer
+        self._optimizer: Any = weakref.proxy(optimizer)  # It owns this.
         self._num_hypers = 0
         self._closure: Optional[Callable[[], Any]] = None
         self._loss: Any = None
