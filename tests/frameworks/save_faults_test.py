@@ -23,7 +23,7 @@ from save_nets import Net, Training, flip
 
 import covey
 import covey.torch as hvd
-from covey.torch import folder
+from covey import checkpoint_folder
 
 METHOD = "local:H=4"
 FIRST = 3
@@ -132,7 +132,7 @@ def has_no_room(path: str) -> Failure:
 
 
 def is_killed(path: str, rank: int, function: str) -> Failure:
-    """That rank dies where it would call that function of ``folder``; in the middle of a write."""
+    """That rank dies where it would call that function of the folder; in the middle of a write."""
     training = Training(METHOD)
     training.train(0, FIRST + 2)
 
@@ -142,7 +142,7 @@ def is_killed(path: str, rank: int, function: str) -> Failure:
         os.kill(os.getpid(), signal.SIGKILL)
 
     if hvd.rank() == rank:
-        with mock.patch.object(folder, function, die):
+        with mock.patch.object(checkpoint_folder, function, die):
             training.save(path)
     return failure_of(training.save, path)
 
@@ -163,7 +163,7 @@ def comes_late(path: str, method: str) -> Failure:
 def cannot_exchange(path: str) -> None:
     """A file system without it: the old folder is out of the way for a moment."""
     training = Training("allreduce")
-    with mock.patch.object(folder, "_exchange", lambda *_: False):
+    with mock.patch.object(checkpoint_folder, "_exchange", lambda *_: False):
         for done in range(2):
             training.train(done, 1)
             training.save(path, done=done)

@@ -16,6 +16,7 @@ import harness  # noqa: F401  # makes `covey` importable in a source tree
 import torch
 from fuzz import FuzzTestCase
 
+from covey import checkpoint_folder
 from covey.errors import CoveyError
 from covey.torch import folder
 from covey.torch.snapshot import State
@@ -87,20 +88,21 @@ class CheckpointsTest(FuzzTestCase):
         kept = tempfile.TemporaryDirectory()
         self.addCleanup(kept.cleanup)
         self.path = pathlib.Path(kept.name) / "checkpoint"
-        part = folder.begin(self.path)
+        part = checkpoint_folder.begin(self.path)
         content = {"weight": torch.ones(3), "steps": 7}
         files = {folder.MODEL: tuple(folder.write(part, folder.MODEL, content))}
-        folder.commit(part, self.path, {"format": folder.FORMAT, "size": 1, "files": files})
+        manifest = {"format": checkpoint_folder.FORMAT, "size": 1, "files": files}
+        checkpoint_folder.commit(part, self.path, manifest)
 
     def read(self) -> None:
-        where = folder.find(self.path)
-        manifest = folder.read_manifest(where)
-        folder.check(where, folder.MODEL, manifest.get("files", {}))
+        where = checkpoint_folder.find(self.path)
+        manifest = checkpoint_folder.read_manifest(where)
+        checkpoint_folder.check(where, folder.MODEL, manifest.get("files", {}))
         folder.read(where, folder.MODEL, manifest.get("files", {}))
 
     def changes(self, name: str, hashes_again: bool, rounds: int) -> None:
         self.read()
-        changed, manifest_path = self.path / name, self.path / folder.MANIFEST
+        changed, manifest_path = self.path / name, self.path / checkpoint_folder.MANIFEST
         files: Dict[pathlib.Path, bytes] = {
             path: path.read_bytes() for path in (changed, manifest_path)
         }
@@ -115,7 +117,7 @@ class CheckpointsTest(FuzzTestCase):
                     manifest.pop("sha256", None)
                     if name == folder.MODEL:
                         manifest["files"][name] = [len(data), hashlib.sha256(data).hexdigest()]
-                    manifest["sha256"] = folder._hash_of(manifest)
+                    manifest["sha256"] = checkpoint_folder._hash_of(manifest)
                     manifest_path.write_text(json.dumps(manifest), encoding="utf-8")
             try:
                 self.read()
@@ -125,10 +127,10 @@ class CheckpointsTest(FuzzTestCase):
         self.run_on([files[changed]], one, rounds)
 
     def test_manifests(self) -> None:
-        self.changes(folder.MANIFEST, False, 500)
+        self.changes(checkpoint_folder.MANIFEST, False, 500)
 
     def test_manifests_with_their_hash(self) -> None:
-        self.changes(folder.MANIFEST, True, 500)
+        self.changes(checkpoint_folder.MANIFEST, True, 500)
 
     def test_files_with_their_hash(self) -> None:
         self.changes(folder.MODEL, True, 300)

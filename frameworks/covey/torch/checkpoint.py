@@ -8,15 +8,15 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
 
-from covey import _native
+from covey import _native, checkpoint_folder
 from covey.errors import BadCheckpoint, InvalidArgument
+from covey.meeting import Meeting
 from covey.method import text_at
 from covey.notice import tell
 from covey.state import state
 from covey.torch import folder, resume
 from covey.torch.codecs import put_back
 from covey.torch.contents import PARTS, Contents, check_model, check_optimizer
-from covey.torch.meeting import Meeting
 from covey.torch.method_arrays import put_back_to_method
 
 
@@ -89,7 +89,7 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     place = pathlib.Path()
     with meeting.part():
         resume.check(optimizer, "save()")
-        place = folder.place_of(path)
+        place = checkpoint_folder.place_of(path)
     meeting.agree()
     positions = meeting.gather(optimizer._covey_progress.position())
     _agree_on_step(optimizer, positions, meeting.group.ranks)
@@ -169,7 +169,7 @@ def _files_of(meeting: Meeting, contents: Contents) -> Tuple[Dict[str, Any], Dic
         files[folder.MODEL] = contents.whole_model(parameters, buffers)
         files[folder.OPTIMIZER] = moments
     return files, {
-        "format": folder.FORMAT,
+        "format": checkpoint_folder.FORMAT,
         "covey": _native.version,
         "torch": str(torch.__version__),
         "size": meeting.group.size(),
@@ -185,7 +185,7 @@ def _write(
 
     def begin() -> str:
         nonlocal made
-        made = folder.begin(place)
+        made = checkpoint_folder.begin(place)
         return str(made)
 
     try:
@@ -202,10 +202,10 @@ def _write(
         meeting.agree()
         for each in meeting.gather(entries):
             manifest.setdefault("files", {}).update(each)
-        meeting.on_lead(lambda: folder.commit(where, place, manifest))
+        meeting.on_lead(lambda: checkpoint_folder.commit(where, place, manifest))
     finally:
         if made is not None:
-            folder.abandon(made)  # After commit() there is nothing by that name.
+            checkpoint_folder.abandon(made)  # After commit() there is nothing by that name.
 
 
 def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Loaded:
@@ -237,12 +237,12 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
     where = pathlib.Path()
     with meeting.part():
         resume.check(optimizer, "load()")
-        where = folder.place_of(path)
+        where = checkpoint_folder.place_of(path)
     meeting.agree()
 
     def look() -> Tuple[str, Dict[str, Any]]:
-        found = folder.find(where)
-        return str(found), folder.read_manifest(found)
+        found = checkpoint_folder.find(where)
+        return str(found), checkpoint_folder.read_manifest(found)
 
     found, manifest = meeting.on_lead(look)
     source: Any = None
@@ -299,7 +299,8 @@ class _Source:
         if is_exact and "optimizer" in own:
             read.remove(folder.OPTIMIZER)
         for name in sorted(set(entries) - read)[meeting.index :: size]:
-            folder.check(where, name, entries)  # It is not needed, but something has gone wrong.
+            # It is not needed, but something has gone wrong.
+            checkpoint_folder.check(where, name, entries)
         positions = manifest["positions"]
         self.position = positions[index] if is_exact else _joint(positions)
         self.reset = [] if is_exact else _reset(manifest, size, method, bool(self.also))

@@ -51,6 +51,7 @@ class CoreTrainer(TrainerActions):
             whole = [plan._replace(length=plan.flags_offset) for plan in whole]
         super().__init__(optimizer, whole)
         self._group = group
+        self._stats = progress.step_stats
         self._counts: Mapping[str, Any] = {}
         self._is_left = False  # A step that has taken its gradients was interrupted.
         self._is_due = False  # A finish(), since the last step.
@@ -362,7 +363,7 @@ class CoreTrainer(TrainerActions):
         """Tells the statistics of the steps what was exchanged."""
         counts = self.counts() if self._trainer else {}
         if counts:  # Else the runtime has ended.
-            self._optimizer._covey_progress.step_stats.applied(counts, self._counts)
+            self._stats.applied(counts, self._counts)
             self._counts = counts
 
 
