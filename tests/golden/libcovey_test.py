@@ -15,7 +15,7 @@ _LIBRARY = str(_ROOT / "libcovey.so")
 _EXTENSION = str(_ROOT / "frameworks/covey/_native.abi3.so")
 _PLUGIN = str(_ROOT / "ops/control/libcovey_grpc.so")
 _PARTS = ("", "_control", "_methods", "_neighbors", "_rounds", "_trainer", "_values",
-          "_waiting", "_window")
+          "_waiting")
 _HEADERS = [_ROOT / f"core/api/covey{part}.h" for part in _PARTS]
 
 # libpthread and libdl are part of libc since glibc 2.34.

@@ -87,11 +87,13 @@ class CoreTrainer(TrainerActions):
     def begin(self) -> None:
         """The next step is the first: that of ``progress``."""
         progress = self._optimizer._covey_progress
+        version = progress.version
         here = self.position._replace(
-            version=progress.version, step=progress.steps, may_differ=int(progress.is_parted)
+            version=version, step=progress.steps, may_differ=int(progress.is_parted)
         )
         self.restore(here)
         self._enter()
+        progress.turn(version)  # Rounds of models count from where they begin, from now on.
         if self._versions is not None:
             self._versions.ahead.settle()
             state.add_helper(self)
