@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -99,6 +100,7 @@ class TrainerRounds {
   size_t block_bytes_;  // of this rank's region
   bool is_in_place_ = true;
   size_t written_ = 0;  // versions running that lay in what this rank had written much of
+  std::set<const std::byte*> held_;  // where versions have been read in place
   std::byte* gradients_ = nullptr;
   std::vector<double> hypers_;
   std::vector<std::byte> image_;
