@@ -94,14 +94,22 @@ WindowState TrainerWindow::Look(int32_t member, std::span<std::byte> model,
   void* const to[] = {model.data()};
   const uint64_t lengths_bytes[] = {model.size()};
   const size_t spans = model.empty() ? 0 : 1;
+  const uint64_t begun = mark_.exchanges + (mark_.waits ? 1 : 0);
   uint64_t packed = 0;
+  LookAtWindow(options_.transport, options_.group->members[index], offsets_[index], {}, {},
+               &packed);
+  // train-T19: what may be written now is not read.
+  const TrainerMark before = TrainerMark::Unpacked(packed);
+  if (spans > 0 && before.waits && before.IsBehind(begun)) {
+    *version = static_cast<int64_t>(before.version);
+    return WindowState::kChanging;
+  }
   const WindowState state =
       LookAtWindow(options_.transport, options_.group->members[index], offsets_[index], {to, spans},
                    {lengths_bytes, spans}, &packed);
   const TrainerMark mark = TrainerMark::Unpacked(packed);
   *version = static_cast<int64_t>(mark.version);
   if (model.empty()) return state == WindowState::kNothing ? WindowState::kWhole : state;
-  const uint64_t begun = mark_.exchanges + (mark_.waits ? 1 : 0);
   // train-T19: where this rank has come, too, that memory may be written.
   const bool may_be_written = state == WindowState::kWhole && mark.waits && mark.IsBehind(begun);
   return may_be_written ? WindowState::kChanging : state;
