@@ -12,6 +12,7 @@ uint64_t TrainerMark::Packed() const {
 }
 
 bool TrainerMark::IsBehind(uint64_t begun) const {
+  // train-T19: no two are further apart than one exchange.
   return (exchanges - begun) % kCounted >= kCounted / 2;
 }
 
