@@ -1,5 +1,5 @@
-// What a training keeps beside the model: the arrays of the adapter's optimizers, and those of the
-// method. See core/api/covey_trainer.h.
+// State beside the model: the arrays of the adapter's optimizer, and those of the method. See
+// core/api/covey_trainer.h.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 1024;
 
-// What is wrong with it by itself; empty: nothing.
+// Why an array is refused, whatever else is listed; empty: it is not.
 std::string FaultOf(const covey_state_array& array) {
   if (array.struct_size != sizeof(array)) return "has not the struct_size of covey_state_array";
   if (array.name != nullptr && array.name[0] == '\0') return "has a name that is empty";

@@ -15,7 +15,7 @@
  *     COVEY_UNPACK             go on from the state in the action, which another rank has given
  *     COVEY_LIST_STATE         call covey_trainer_list with what the optimizer keeps
  *     COVEY_LOAD_STATE         that is the same on all members now: it lies where it was listed;
- *                              covey_trainer_listed also has what other members have listed
+ *                              covey_trainer_listed also has the arrays of other members
  *     COVEY_VACATE             tensors in the trainer's memory get memory of their own: it ends
  *     covey_trainer_ack(...)
  *
@@ -243,7 +243,7 @@ typedef struct covey_state_array {
   int64_t count;     /* elements; 0: the name says that it is there, and no more */
 } covey_state_array;
 
-/* Within COVEY_LIST_STATE: what this rank's optimizer keeps beside the model. The memory is the
+/* Within COVEY_LIST_STATE: this rank's optimizer state (momenta, step counts). The memory is the
  * trainer's until COVEY_LOAD_STATE, or the end of the step. It comes where a part of the training
  * ends in which ranks had updates of their own, and `then=` another one follows: else equal models
  * would part with the next update. arrays[num_arrays]; structs and names are copied.

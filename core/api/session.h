@@ -115,7 +115,7 @@ class Session {
   std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Group>> groups_;  // protected by mutex_; never shrinks
   uint64_t channels_ = 0;                              // protected by mutex_
-  // Of trainings that are closed; protected by mutex_.
+  // Windows of closed trainers, until no member looks at them; protected by mutex_.
   std::vector<std::unique_ptr<TrainerWindow>> windows_;
   HandleTable<RoundsPort> rounds_;
   HandleTable<GossipPort> pairs_;

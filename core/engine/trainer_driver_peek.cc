@@ -1,4 +1,4 @@
-// What the members of a training see of one another's models, until they leave.
+// Reading another member's model, and leaving a training.
 #include <utility>
 
 #include "core/engine/trainer_driver.h"

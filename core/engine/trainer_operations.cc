@@ -84,7 +84,8 @@ Status TrainerOperations::BeginAll(const Trainer::Exchange& exchange, std::byte*
   return stage == Stage::kAverage ? CountPresent() : Status::Ok();
 }
 
-// What travels of gradients or the model at `numbers`, by pieces.
+// The tensors to exchange, one for each piece of the layout: gradients or a model at `numbers`, or
+// their codec's input.
 std::vector<Tensor> TrainerOperations::TensorsAt(std::byte* numbers) const {
   std::vector<Tensor> tensors;
   for (const TrainerLayout::Piece& piece : options_.layout->pieces())

@@ -56,12 +56,13 @@ class TrainerOperations {
   // The model of the exchanges that follow lies there, on a device: a tensor for each parameter, in
   // their order. Empty: where Begin says. Codecs do not encode it.
   void Place(std::vector<Tensor> model) { placed_ = std::move(model); }
-  // Those of kAverageState, to be listed before it, and read and cleared after it.
+  // The arrays of kAverageState: listed before it, read and cleared after it.
   TrainerState* state() { return &state_; }
   // Whether all of it has ended by the earlier of the caller's deadline and the exchange's limit,
   // and how.
   bool Await(Time callers, Time limit, Status* status, StageResult* result);
-  // These ranks, as far as they are known; without an answer for long the coordinator.
+  // The ranks that have not begun the exchange, as far as they are known. A coordinator that does
+  // not answer is missing itself.
   std::vector<int32_t> Missing(Time now) const;
   bool CanBeFreed() const;
 
@@ -94,12 +95,12 @@ class TrainerOperations {
   std::map<std::pair<int64_t, CodecUse>, std::unique_ptr<TrainerCodec>> codecs_;
   TrainerCodec* codec_ = nullptr;  // of the exchange under way; null: none
   std::vector<Tensor> placed_;
-  // Of a model's average under way: what travels, and how many members take part: others have
-  // joined, and contribute zeros.
+  // The average of models under way: its tensors, and the number of members that take part. Joined
+  // members contribute zeros.
   std::vector<Tensor> averaged_;
-  // Of the exchange under way: its limit, and when to ask, or when it was asked, what is missing.
-  Time limit_ = kNever, asks_at_ = kNever, asked_at_ = kNever;
   double present_ = 0;
+  // The limit of the exchange under way; when to ask for the missing ranks, and when it was asked.
+  Time limit_ = kNever, asks_at_ = kNever, asked_at_ = kNever;
 };
 
 }  // namespace covey

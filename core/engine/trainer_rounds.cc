@@ -259,10 +259,10 @@ Status TrainerRounds::ReadInPlace(uint64_t version) {
   size_t written = 0;
   RETURN_IF_ERROR(options_.port->Hold(version, &spans, &written));
   gradients_ = spans[0];
-  // What was written there before belongs to an earlier use of that memory.
+  // Pages written before the first hold were written by an earlier owner of this memory.
   if (held_.insert(gradients_).second) written = 0;
   const size_t pages = options_.port->layout().length_bytes() / kPageBytes;
-  // The first page and the last may have been written for what lies beside it.
+  // The first and the last page also hold memory of neighbors, which may have been written.
   written_ = written > std::max<size_t>(1, pages / kMuchOf) + 2 ? written_ + 1 : 0;
   if (written_ >= kOften) UseCopies();
   return Status::Ok();

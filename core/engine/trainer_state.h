@@ -1,6 +1,6 @@
-// What the optimizers of all members keep beside the model, made the same on all: their arrays are
-// united by name, and each becomes an average or a maximum. An array that a member has not listed
-// counts as zeros there.
+// Optimizer state (momenta, counts of steps), made the same on all members: their arrays are united
+// by name, and each becomes an average or a maximum. A member that has not listed an array
+// contributes zeros.
 //
 // Sans-IO: Next says what all members allreduce, in place, before Next is called again:
 //
@@ -53,7 +53,7 @@ class TrainerState {
   TrainerState(const TrainerState&) = delete;
 
   // This member's arrays, in memory that stays as it is until the last allreduce has ended. All
-  // have names that differ, or none has one. What was listed before is forgotten.
+  // have names that differ, or none has one. Replaces an earlier list.
   void List(std::vector<Array> arrays);
   // The allreduces to be done next. The first call after List begins; each later one follows when
   // those before have ended well on this member. None: it is over. kMismatch: the lists do not

@@ -1,6 +1,6 @@
-// What the members of a training see of one another's models while they train: a window
-// (core/transport/seqlock.h) on the model that a rank trains on in place, or on nothing, and in
-// either case a mark: how far the rank is. No rank waits for another.
+// A rank's model, readable by the other members while it is trained: a window
+// (core/transport/seqlock.h) on the model where it lies, or on nothing, and a mark: the rank's
+// progress. No rank waits for another.
 //
 //   event                                the window after it
 //   -                                    nothing is seen but the mark

@@ -128,7 +128,7 @@ size_t Tiles::Reduce(const RoundLayout::Tile& tile, int32_t sum,
   return length_bytes;
 }
 
-// Of models the one number says how many steps a rank has done.
+// Rounds of models have one hyper-parameter: the steps that a rank has done.
 void Tiles::WriteMostSteps(const std::vector<Inclusion>& inclusions,
                            const std::vector<Contribution>& contributions, std::byte* at) const {
   double most = 0;

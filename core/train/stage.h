@@ -65,7 +65,7 @@ constexpr bool IsOfPairs(Stage stage) { return stage >= Stage::kEnter && stage <
 // Whether ranks of pairs wait in it until all have come.
 constexpr bool IsMeeting(Stage stage) { return stage == Stage::kMean || stage == Stage::kSettle; }
 
-// What optimizers keep beside the model becomes the same on all members.
+// The optimizer state becomes the same on all members.
 inline std::vector<Stage> StateStages() {
   return {Stage::kListState, Stage::kAverageState, Stage::kLoadState};
 }

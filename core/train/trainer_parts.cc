@@ -114,7 +114,7 @@ Trainer::Ready Trainer::OnPairsEnd(const Status& status, const StageResult& resu
   Insert(pairs_->Follow(stage, status, result, !goes_on));
   if (IsMeeting(stage) && !status.ok() && !goes_on) late_ = status;
   if (stage == Stage::kQuit) {
-    // train-T20: the max_wait of what ends holds up to the end of the call.
+    // train-T20: the max_wait of these pairs holds up to the end of the call.
     waiting_.limit = WaitOf(choice_.Plan(view_, pairs_->from()).pairs.max_wait);
     pairs_.reset();
   }

@@ -1,4 +1,4 @@
-/* What a training keeps beside the model: see core/api/covey_trainer.h. */
+/* State of a training beside the model: see core/api/covey_trainer.h. */
 #include "core/api/covey_trainer.h"
 
 #include "frameworks/native/native.h"
@@ -72,6 +72,12 @@ PyObject* TrainerList(PyObject* module, PyObject* args) {
   return answer;
 }
 
+/* Appends `item`, which is taken over, or clears the list with an exception set. */
+static void AppendTo(PyObject** list, PyObject* item) {
+  if (item == NULL || PyList_Append(*list, item) != 0) Py_CLEAR(*list);
+  Py_XDECREF(item);
+}
+
 PyObject* TrainerListed(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
@@ -83,10 +89,8 @@ PyObject* TrainerListed(PyObject* module, PyObject* args) {
     int64_t count = 0;
     const char* name = covey_trainer_listed(NULL, trainer, i, &data, &dtype, &count);
     if (name == NULL) break;
-    PyObject* array =
-        Py_BuildValue("(sNiL)", name, PyLong_FromVoidPtr(data), (int)dtype, (long long)count);
-    if (array == NULL || PyList_Append(arrays, array) != 0) Py_CLEAR(arrays);
-    Py_XDECREF(array);
+    AppendTo(&arrays,
+             Py_BuildValue("(sNiL)", name, PyLong_FromVoidPtr(data), (int)dtype, (long long)count));
   }
   return arrays;
 }
@@ -101,9 +105,7 @@ PyObject* TrainerState(PyObject* module, PyObject* args) {
     int64_t bytes = 0;
     const char* name = covey_trainer_state(NULL, trainer, i, &address, &bytes);
     if (name == NULL) break;
-    PyObject* array = Py_BuildValue("(sNL)", name, PyLong_FromVoidPtr(address), (long long)bytes);
-    if (array == NULL || PyList_Append(arrays, array) != 0) Py_CLEAR(arrays);
-    Py_XDECREF(array);
+    AppendTo(&arrays, Py_BuildValue("(sNL)", name, PyLong_FromVoidPtr(address), (long long)bytes));
   }
   return arrays;
 }

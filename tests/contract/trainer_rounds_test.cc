@@ -175,7 +175,7 @@ TEST(TrainerRoundsTest, ATrainerEndsWithAPartOfItsMethod) {
   });
 }
 
-// What they have counted stays. Their memory is given back, and no rank makes a version of them.
+// The counts of rounds stay when a rank has left them. Their memory is given back.
 TEST(TrainerRoundsTest, StatsCountRoundsThatThisRankHasLeft) {
   for (const std::string method :
        {"eager:admit=all,max_wait=60s", "wagma:warmup_steps=2,admit=all,max_wait=60s"}) {

@@ -1,4 +1,4 @@
-"""What optimizers keep, by name, through the C extension: the union of all ranks' arrays.
+"""Optimizer state, by name, through the C extension: the union of all ranks' arrays.
 
 Method: an adapter that lists arrays by name, of which each rank has others.
 """

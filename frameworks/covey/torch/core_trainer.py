@@ -343,7 +343,7 @@ class CoreTrainer(TrainerActions):
             models.settle(progress.trains_alone)
         elif models is not None:
             models.leave()
-        # Rounds show what was published; where there are none, the model is seen as it is.
+        # In rounds others see published models, else the model where it lies.
         is_seen = plan.payload != GRADIENTS and (plan.in_pairs or not plan.in_rounds)
         if not is_seen:
             self._is_shown = False

@@ -1,4 +1,4 @@
-"""What optimizers keep beside the model, averaged over the ranks. Internal.
+"""Optimizer state, averaged over the ranks. Internal.
 
 Ranks may keep different things: an optimizer makes its state when a parameter has its first
 gradient. Tensors become their mean (a rank without one counts as zeros), counts of steps and other
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 def entries_of(optimizer: Any, named: Sequence[Named]) -> Dict[str, Entry]:
-    """Copies of what this rank's optimizer keeps, by name.
+    """Copies of this rank's optimizer state, by name.
 
     Raises:
         Unsupported: (a ValueError) names a tensor of a dtype that cannot be sent.
@@ -71,7 +71,7 @@ def _entry_of(key: str, value: Any) -> Tuple[List[Any], Entry]:
 
 
 def take(optimizer: Any, named: Sequence[Named], entries: Dict[str, torch.Tensor]) -> None:
-    """The optimizer keeps what all have agreed on: the numbers of all entries of any rank."""
+    """The optimizer's state becomes ``entries``: those of any rank, as all have averaged them."""
     dropped = {json.loads(name)[0] for name in entries if json.loads(name)[2] == _OTHER}
     for name, numbers in entries.items():
         number, key, *kind = json.loads(name)
@@ -104,7 +104,7 @@ def give(trainer: int, entries: Dict[str, Entry]) -> None:
 
 
 def taken(trainer: int) -> Dict[str, torch.Tensor]:
-    """Within its action: copies of what all members have agreed on."""
+    """Within its action: copies of the averaged entries."""
     found: Dict[str, torch.Tensor] = {}
     for name, address, code, count in _native.trainer_listed(trainer):
         dtype = _DTYPES[code]

@@ -1,9 +1,8 @@
 """The training of one optimizer, from step to step. Internal.
 
 The core's trainer knows where it is, and goes by itself from one part to the next: one method
-after another, as ``then=`` and ``warmup_steps`` say. What is here is what torch needs around it:
-buckets that are reduced while backward goes on, where the next step has such, and gradients that
-Horovod has before the first step.
+after another, as ``then=`` and ``warmup_steps`` say. This module adds torch's part: buckets that
+are reduced while backward goes on, and gradients before the first step, as in Horovod.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def lr_scale(optimizer: Any) -> float:
 
 
 def end_step(optimizer: Any) -> None:
-    """After each ``step()``: looks what the next one is.
+    """After each ``step()``: makes ready for the next one.
 
     Raises:
         NotFinite: this rank's gradients were unfit: it took part in the step without them.

@@ -144,7 +144,7 @@ TEST(TrainerTest, AnAdapterThatReducesIsAskedForTheUpdateAlone) {
   ASSERT_TRUE(ready.action.has_value());
   EXPECT_EQ(ready.action->stage, Stage::kUpdate);
   EXPECT_FALSE(ready.action->is_own);
-  // What it could not exchange is no step: finish() may follow, or the step again.
+  // A failed exchange leaves the step undone: finish() may follow, or the step again.
   ready = trainer.OnAck(ready.action->number, false, 0);
   EXPECT_EQ(ready.end->code(), StatusCode::kAborted);
   EXPECT_TRUE(trainer.IsIdle());
