@@ -48,10 +48,16 @@ uint64_t LandingBytes() {
   return (bytes > 0 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 20) * 3 / 2;
 }
 
-// Whether messages go by IPC is another question, see device_ipc below.
+// Whether messages go by IPC is another question, see below.
 DevicePath PathOf(const Config& config) {
   if (config.cuda_path == "auto") return DevicePath::kAuto;
   return config.cuda_path == "nccl" ? DevicePath::kCommunicator : DevicePath::kStaged;
+}
+
+// Messages of so many bytes go by IPC where no communicator carries them.
+uint64_t IpcBytesOf(const Config& config) {
+  const bool may = config.cuda_path == "auto" || config.cuda_path == "ipc";
+  return may ? config.ipc_bytes : UINT64_MAX;
 }
 
 // "name":value, appended to a JSON object under construction.
@@ -98,7 +104,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
           .cache_bytes = LastLevelCacheBytes(),
           .landing_bytes = LandingBytes(),
           .device_arena_bytes = config.arena_bytes / 2,
-          .device_ipc = config.cuda_path == "auto" || config.cuda_path == "ipc",
+          .device_ipc_bytes = IpcBytesOf(config),
           .device_path = PathOf(config),
           .communicator_bytes = config.nccl_bytes,
           .communicator_patience = config.nccl_abort,

@@ -49,6 +49,7 @@ struct Config {
   std::string algorithm = "auto";  // or the name of one (core/plan/algorithm.h)
   std::string cuda_path = "auto";  // or nccl, ipc, staged
   size_t nccl_bytes = size_t{4} << 10;
+  size_t ipc_bytes = size_t{1} << 20;
   Time nccl_abort = 30 * kSecond;
   Time spin = 20 * kMicrosecond;
   int32_t yield_count = 16;

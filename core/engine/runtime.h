@@ -46,7 +46,7 @@ class Runtime {
     std::array<Device*, 3> devices{};           // by DeviceType; null: none
     uint64_t device_arena_bytes = 0;            // of the arena, for messages of device tensors
     // See Executor::Options.
-    bool device_ipc = true;
+    uint64_t device_ipc_bytes = 0;
     DevicePath device_path = DevicePath::kAuto;
     uint64_t communicator_bytes = 0;
     Time communicator_patience = kNever;

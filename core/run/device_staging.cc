@@ -52,7 +52,8 @@ void DeviceStaging::Map(Exchange* x) {
 }
 
 IpcBuffers* DeviceStaging::IpcOf(const Exchange& x) const {
-  const bool may = options_.ipc && x.transfers != nullptr && CanGoByIpc(x);
+  const bool may = x.transfers != nullptr && CanGoByIpc(x) &&
+                   x.input.length_bytes() >= options_.ipc_bytes;  // equal on all ranks
   return may ? x.transfers->ipc_buffers() : nullptr;
 }
 

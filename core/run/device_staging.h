@@ -59,7 +59,7 @@ class DeviceStaging {
  public:
   struct Options {
     uint64_t arena_bytes = 0;  // of the arena, for messages of device tensors
-    bool ipc = true;           // devices of a host may reduce each other's memory
+    uint64_t ipc_bytes = 0;    // devices of a host reduce each other's memory from here on
   };
 
   // `regions` outlives this.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Iterable, Union
 
 from covey.errors import OperationError
 from covey.group import Group, world
+from covey.plugin_path import plugin_folders
 
 __all__ = [
     "HorovodInternalError",
@@ -24,6 +26,8 @@ __all__ = [
     "remove_process_set",
     "rocm_built",
 ]
+
+_CUDA = "libcovey_cuda.so"
 
 ProcessSet = Group
 """Horovod's name of :class:`covey.Group`."""
@@ -80,7 +84,7 @@ def gloo_built() -> bool:
 
 
 def nccl_built() -> int:
-    """0: Covey is not built with NCCL, but loads it where it is (COVEY_CUDA_PATH)."""
+    """0: Covey is not built with NCCL. It loads the one that torch brings (COVEY_CUDA_PATH)."""
     return 0
 
 
@@ -95,8 +99,8 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """False: what there is for CUDA has not run on a card yet."""
-    return False
+    """Whether the plug-in for tensors on CUDA is there. The wheel has it."""
+    return any(os.path.exists(os.path.join(one, _CUDA)) for one in plugin_folders())
 
 
 def rocm_built() -> bool:

@@ -33,7 +33,7 @@ Ways WaysOf(covey_runtime* runtime, int rank, const std::function<bool()>& has_c
 
 void Expect(const std::string& path, int nccl, int ipc,
             const std::function<bool(covey_runtime*)>& has_come) {
-  const std::string settings = "plugin_path=tests/plugins/cuda\ncuda_path=" + path;
+  const std::string settings = "plugin_path=tests/plugins/cuda\nipc_bytes=0B\ncuda_path=" + path;
   testing::internal::CaptureStderr();
   RunRanks(kRanks, settings.c_str(), [&](int rank, covey_runtime*& runtime) {
     CudaOfTest().use_card(rank + 1);

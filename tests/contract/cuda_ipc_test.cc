@@ -17,7 +17,7 @@
 namespace covey {
 namespace {
 
-constexpr const char* kSettings = "plugin_path=tests/plugins/cuda";
+constexpr const char* kSettings = "plugin_path=tests/plugins/cuda\nipc_bytes=0B";
 // Of a stream, before its ranks know that all can open each other's memory.
 constexpr int kThroughTheHost = 2;
 
@@ -211,6 +211,18 @@ TEST(CudaIpcTest, TheKnobTurnsItOff) {
   RunRanks(2, settings.c_str(), [&](int rank, covey_runtime*& runtime) {
     Compare(runtime, rank, 2, {.elems = 1000}, fake.stream());
     EXPECT_EQ(Stat(runtime, "exchanges_ipc"), 0u);
+  });
+}
+
+TEST(CudaIpcTest, ShortMessagesGoThroughTheHost) {
+  const FakeCuda& fake = Fake();
+  const std::string settings = std::string(kSettings) + "\nipc_bytes=4004B";
+  RunRanks(2, settings.c_str(), [&](int rank, covey_runtime*& runtime) {
+    void* stream = fake.stream();
+    Compare(runtime, rank, 2, {.elems = 1000}, stream);
+    EXPECT_EQ(Stat(runtime, "exchanges_ipc"), 0u);
+    Compare(runtime, rank, 2, {.elems = 1001}, stream);
+    EXPECT_EQ(Stat(runtime, "exchanges_ipc"), 2u);
   });
 }
 

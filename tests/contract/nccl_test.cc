@@ -5,6 +5,7 @@
 // library without a card (tests/plugins/driver, tests/plugins/nccl). Every rank plays a card of its
 // own. No card is asked: not measured.
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -113,6 +114,32 @@ TEST(NcclTest, HalvesAndAverages) {
         EXPECT_EQ(memory.Read<uint16_t>(),
                   std::vector<uint16_t>(70, op == COVEY_SUM ? c.sum : c.average));
       }
+    }
+  });
+}
+
+TEST(NcclTest, TheAverageOfOneRankIsWhole) {
+  NcclOfTest();
+  RunCards(1, kSettings, [&](int, covey_runtime*& runtime, void* stream) {
+    AwaitCircuit(runtime, stream);
+    std::vector<float> values(101);
+    std::iota(values.begin(), values.end(), 1.0f);
+    for (const covey_kind kind : {COVEY_ALLREDUCE, COVEY_REDUCESCATTER}) {
+      OnDevice input(COVEY_FLOAT32, 4, values.size(), stream);
+      OnDevice output(COVEY_FLOAT32, 4, values.size(), stream);
+      output.Compute(std::vector<float>(values.size()));
+      input.Compute(values);
+      covey_request request = COVEY_INIT(covey_request);
+      request.kind = kind;
+      request.op = COVEY_AVERAGE;
+      request.num_tensors = 1;
+      request.inputs = &input.tensor;
+      request.outputs = &output.tensor;
+      const int before = Stat(runtime, "exchanges_nccl");
+      std::string text;
+      ASSERT_EQ(Do(runtime, request, &text), COVEY_OK) << text;
+      EXPECT_EQ(Stat(runtime, "exchanges_nccl"), before + 1);
+      EXPECT_EQ(output.Read<float>(), values);
     }
   });
 }

@@ -1,6 +1,6 @@
 """Goal: what Horovod's scripts do around their steps works with model and optimizer on a device.
 Method: a device that does everything as late as it may (``late_cuda``); the same on the CPU, bit
-for bit. On a card the same, where there is one."""
+for bit. On a card, where there is one, training is close to the CPU's."""
 
 from __future__ import annotations
 
@@ -100,7 +100,12 @@ class CudaScriptTest(unittest.TestCase):
             with self.subTest(optimizer=name):
                 there = pool(3).call(resumed, "cuda", name)
                 here = pool(3).call(resumed, "cpu", name)
-                self.assertEqual(there, here)
+                if torch.cuda.is_available():  # A card's products round otherwise.
+                    for one, other in zip(there[0][1], here[0][1]):
+                        one, other = torch.tensor(one), torch.tensor(other)
+                        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+                else:
+                    self.assertEqual(there, here)
                 self.assertTrue(there[0][0] and there[0] == there[1] == there[2])
 
     def test_operations_of_a_script(self) -> None:

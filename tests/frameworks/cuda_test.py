@@ -24,7 +24,7 @@ import covey.torch as hvd
 _PLUGINS = pathlib.Path(__file__).absolute().parents[1] / "plugins"
 _DRIVER = _PLUGINS / "driver" / "libcuda.so.1"
 # The plug-in with kernels that this driver runs, wherever it was built.
-_WITH_KERNELS = {"COVEY_PLUGIN_PATH": str(_PLUGINS / "cuda")}
+_WITH_KERNELS = {"COVEY_PLUGIN_PATH": str(_PLUGINS / "cuda"), "COVEY_IPC_BYTES": "0"}
 _P, _N, _I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
 

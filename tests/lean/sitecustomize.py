@@ -65,9 +65,11 @@ class _Finder:
         """Does of what the module does when it is imported what others cannot do without."""
         if module.__name__ == _META:
             import torch
-            from torch._opaque_base import OpaqueBaseMeta
 
-            torch._C._set_generator_metaclass(OpaqueBaseMeta)
+            if hasattr(torch._C, "_set_generator_metaclass"):  # torch 2.12 and later
+                from torch._opaque_base import OpaqueBaseMeta
+
+                torch._C._set_generator_metaclass(OpaqueBaseMeta)
 
 
 _FINDER = _Finder()

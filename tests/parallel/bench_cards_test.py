@@ -136,19 +136,20 @@ class ArithmeticTest(unittest.TestCase):
 
 class CommandTest(unittest.TestCase):
     def test_a_job_for_each_path_that_this_covey_has(self) -> None:
-        paths, with_peer, absent = cuda_job.plan(2, 1, wants_peer=True)
-        self.assertEqual((paths, with_peer), (("ipc", "staged"), False))
+        paths, backend, absent = cuda_job.plan(2, 1, wants_peer=True)
+        self.assertEqual((paths, backend), (("ipc", "staged"), "gloo"))
         self.assertIn("there are 1 for 2 ranks", absent["torch nccl"])
         self.assertIn("there are 1 for 2 ranks", absent["covey nccl"])
-        self.assertEqual(cuda_job.plan(2, 1, wants_peer=False)[2].keys(), {"covey nccl"})
-        self.assertEqual(cuda_job.plan(2, 2, wants_peer=True), (cards.PATHS, True, {}))
-        self.assertEqual(cuda_job.plan(2, 2, wants_peer=False), (cards.PATHS, False, {}))
+        _, backend, absent = cuda_job.plan(2, 1, wants_peer=False)
+        self.assertEqual((backend, absent.keys()), (None, {"covey nccl"}))
+        self.assertEqual(cuda_job.plan(2, 2, wants_peer=True), (cards.PATHS, "nccl", {}))
+        self.assertEqual(cuda_job.plan(2, 2, wants_peer=False), (cards.PATHS, None, {}))
 
     def test_says_what_it_ran_on(self) -> None:
         calls: List[Any] = []
 
-        def measure(work: Any, size: int, path: str, with_peer: bool) -> Any:
-            calls.append((work.kind, size, path, with_peer))
+        def measure(work: Any, size: int, path: str, backend: Any) -> Any:
+            calls.append((work.kind, size, path, backend))
             row = Row("4 KiB", 4096, {f"covey {path}": [[1e-3]]}, [1e-6], [0.0])
             row.moved_bytes = {f"covey {path}": 4096}
             return [row], {"covey": "1"}
@@ -159,7 +160,7 @@ class CommandTest(unittest.TestCase):
             for module, name, instead in (
                 (cards, "missing", lambda torch: None),
                 (cards, "describe", lambda torch: card),
-                (cuda_job, "plan", lambda *_, **__: (("ipc", "staged"), True, {})),
+                (cuda_job, "plan", lambda *_, **__: (("ipc", "staged"), "gloo", {})),
                 (cuda_job, "measure", measure),
             ):
                 stack.enter_context(mock.patch.object(module, name, instead))
@@ -168,7 +169,7 @@ class CommandTest(unittest.TestCase):
             self.assertEqual(main(["bench", "allreduce", "--device", "cuda", "--out", folder]), 0)
             with open(f"{folder}/allreduce.json", encoding="utf-8") as file:
                 found = json.load(file)
-        self.assertEqual(calls, [("allreduce", 2, path, True) for path in ("ipc", "staged")])
+        self.assertEqual(calls, [("allreduce", 2, path, "gloo") for path in ("ipc", "staged")])
         self.assertEqual({name: found[name] for name in card}, card)
         self.assertEqual((found["device"], len(found["rows"])), ("cuda", 2))
         said = f"card: 2 x a card, driver: 580.95, cuda: 13.0, when: {found['when']}"
@@ -199,24 +200,24 @@ class RunsTest(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def measured(self, path: str, with_peer: bool, what: Any) -> List[Row]:
+    def measured(self, path: str, backend: Any, what: Any) -> List[Row]:
         covey.init()
         self.addCleanup(covey.shutdown)
         with tempfile.TemporaryDirectory() as folder:
             flag = Flag(folder, 0, 1)
-            with flag, cuda.Nccl(with_peer, folder) as peer:
+            with flag, cuda.Peer(backend, folder) as peer:
                 return what(path, peer, Contest(LITTLE, flag))
 
     def test_allreduce(self) -> None:
         def what(*given: Any) -> List[Row]:
             return cuda.allreduce((4096, 8192), *given)
 
-        for row, size in zip(self.measured("staged", True, what), (4096, 8192)):
-            self.assertEqual(list(row.seconds), ["covey staged", cuda.PEER])
-            self.assertEqual(row.bases, {"covey staged": cuda.PEER})
+        for row, size in zip(self.measured("staged", "nccl", what), (4096, 8192)):
+            self.assertEqual(list(row.seconds), ["covey staged", "torch nccl"])
+            self.assertEqual(row.bases, {"covey staged": "torch nccl"})
             self.assertEqual(set(row.moved_bytes.values()), {size})
             self.assertEqual(row.notes, [])
-        (row, _) = self.measured("ipc", False, what)
+        (row, _) = self.measured("ipc", None, what)
         self.assertEqual((list(row.seconds), row.bases), (["covey ipc"], {}))
         self.assertIn("nothing went by ipc", row.notes[0])
         self.assertGreaterEqual(len(self.waits), 2 * (3 + 2 + 2))
@@ -225,7 +226,7 @@ class RunsTest(unittest.TestCase):
         for kind, rows in (("allreduce", 2), ("step", 1)):
             with tempfile.TemporaryDirectory() as folder:
                 work = job.Work(kind, LITTLE, small=True)
-                found, versions = cuda_job.rank_main(work, "staged", True, folder)
+                found, versions = cuda_job.rank_main(work, "staged", "nccl", folder)
             self.assertEqual(len(found), rows)
             self.assertEqual(versions["covey"], covey.__version__)
         self.assertEqual(self.devices, [0, 0])
@@ -234,7 +235,7 @@ class RunsTest(unittest.TestCase):
         def what(*given: Any) -> List[Row]:
             return cuda.step(*given, small=True)
 
-        (row,) = self.measured("staged", True, what)
+        (row,) = self.measured("staged", "nccl", what)
         names = ["covey staged", "covey staged, idle", "ddp nccl", "ddp nccl, idle"]
         self.assertEqual(list(row.seconds), names)
         self.assertEqual(row.size_bytes, 4 * 500)

@@ -7,7 +7,7 @@ stream, as in training.
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -24,7 +24,6 @@ from covey.bench.step import IDLE, ddp_steps, optimizer_steps
 
 ALLREDUCE_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20)
 DEVICE = "cuda"
-PEER = "torch nccl"
 BACKWARD_S = 0.05
 GRADIENTS = (25, 1_000_000)
 """So many gradients of so many float32 elements: 100 MB."""
@@ -36,18 +35,22 @@ _FIRST_STEPS = 5
 _CALLS = "device_synchronous_calls"
 
 
-class Nccl:
-    """Within `with`, torch.distributed over NCCL, if it takes part. After covey.init() and
-    torch.cuda.set_device()."""
+class Peer:
+    """Within `with`, torch.distributed over a backend. After covey.init() and
+    torch.cuda.set_device().
 
-    def __init__(self, takes_part: bool, folder: str) -> None:
+    Attributes:
+        backend: "nccl"; "gloo", which copies through the host; None: no peer takes part.
+    """
+
+    def __init__(self, backend: Optional[str], folder: str) -> None:
         """`folder` is shared by the ranks and empty."""
-        self.takes_part = takes_part
+        self.backend = backend
         self._folder = folder
 
-    def __enter__(self) -> Nccl:
-        if self.takes_part:
-            open_group("nccl", self._folder)
+    def __enter__(self) -> Peer:
+        if self.backend is not None:
+            open_group(self.backend, self._folder)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -65,8 +68,8 @@ def repeated(operation: Callable[[], object]) -> Callable[[int], None]:
     return run
 
 
-def allreduce(sizes: Sequence[int], path: str, peer: Nccl, contest: Contest) -> List[Row]:
-    """One row per size in bytes: sums of float32 in place, beside torch's NCCL."""
+def allreduce(sizes: Sequence[int], path: str, peer: Peer, contest: Contest) -> List[Row]:
+    """One row per size in bytes: sums of float32 in place, beside torch's backend."""
     rows = []
     name = f"covey {path}"
     for size in sizes:
@@ -76,12 +79,12 @@ def allreduce(sizes: Sequence[int], path: str, peer: Nccl, contest: Contest) -> 
         def own(tensor: torch.Tensor = mine, key: str = f"bench.{size}") -> None:
             hvd.allreduce_(tensor, op=hvd.Sum, name=key)
 
-        def nccl(tensor: torch.Tensor = theirs) -> None:
+        def other(tensor: torch.Tensor = theirs) -> None:
             dist.all_reduce(tensor)
 
         contestants = [Contestant(name, repeated(own))]
-        if peer.takes_part:
-            contestants.append(Contestant(PEER, repeated(nccl)))
+        if peer.backend is not None:
+            contestants.append(Contestant(f"torch {peer.backend}", repeated(other)))
         before = covey.stats()
         base = contestants[-1].name
         row = contest.measure(size_in_words(size), size, contestants, base)
@@ -167,15 +170,15 @@ def _products() -> Callable[[], object]:
     return lambda: torch.mm(left, right, out=product)
 
 
-def _contestants(name: str, model: Busy, ddp: bool) -> List[Contestant]:
+def _contestants(name: str, model: Busy, backend: Optional[str]) -> List[Contestant]:
     found = optimizer_steps(name, model, repeated)
-    if ddp:
+    if backend is not None:
         other = DistributedDataParallel(Busy(GRADIENTS, *model.work))
-        found += ddp_steps("ddp nccl", other, repeated)
+        found += ddp_steps(f"ddp {backend}", other, repeated)
     return found
 
 
-def step(path: str, peer: Nccl, contest: Contest, small: bool) -> List[Row]:
+def step(path: str, peer: Peer, contest: Contest, small: bool) -> List[Row]:
     """One row: a backward of about BACKWARD_S with 100 MB of gradients, averaged meanwhile, and
     what of that is not hidden behind the computation."""
     compute = _products()
@@ -184,7 +187,7 @@ def step(path: str, peer: Nccl, contest: Contest, small: bool) -> List[Row]:
     turns = int(covey.broadcast_object(turns, root_rank=0))
     name = f"covey {path}"
     layers, elems = GRADIENTS
-    contestants = _contestants(name, Busy(GRADIENTS, compute, turns), peer.takes_part)
+    contestants = _contestants(name, Busy(GRADIENTS, compute, turns), peer.backend)
     label = f"{layers} gradients, {layers * elems:,} float32, averaged in a backward"
     contestants[0].run(_FIRST_STEPS)
     before = covey.stats()

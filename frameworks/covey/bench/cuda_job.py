@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from covey.bench.cards import nccl_is_absent, paths_of
 from covey.bench.contest import Contest, Row
@@ -11,9 +11,16 @@ from covey.bench.flag import Flag
 from covey.bench.job import Found, Work
 from covey.launch.run import run
 
+Plan = Tuple[Tuple[str, ...], Optional[str], Dict[str, str]]
+"""The paths to measure, the backend of torch.distributed beside them, and why what is absent is,
+by name."""
 
-def rank_main(work: Work, path: str, with_peer: bool, folder: str) -> Found:
-    """As job.rank_main, on the card of this rank: ranks share cards where there are fewer."""
+
+def rank_main(work: Work, path: str, backend: Optional[str], folder: str) -> Found:
+    """As job.rank_main, on the card of this rank: ranks share cards where there are fewer.
+
+    `backend`: torch.distributed's, which takes part; None: no peer does.
+    """
     import torch
 
     import covey
@@ -23,7 +30,7 @@ def rank_main(work: Work, path: str, with_peer: bool, folder: str) -> Found:
     torch.cuda.set_device(covey.local_rank() % torch.cuda.device_count())
     torch.zeros(1, device=cuda.DEVICE)  # its context is current from now on
     flag = Flag(folder, covey.rank(), covey.size())
-    with flag, cuda.Nccl(with_peer, folder) as peer:
+    with flag, cuda.Peer(backend, folder) as peer:
         contest = Contest(work.effort, flag)
         rows: List[Row]
         if work.kind == "allreduce":
@@ -50,20 +57,21 @@ def _paths_here() -> Tuple[str, ...]:
     return found
 
 
-def plan(size: int, cards: int, wants_peer: bool) -> Tuple[Tuple[str, ...], bool, Dict[str, str]]:
-    """The paths to measure, whether torch's NCCL takes part, and why what is absent is, by name."""
+def plan(size: int, cards: int, wants_peer: bool) -> Plan:
+    """torch's NCCL takes part where each rank has a card, else torch's Gloo."""
     paths: Tuple[str, ...] = run(_paths_here)[0]
     why = nccl_is_absent(size, cards)
     if why is None:
-        return paths, wants_peer, {}
+        return paths, "nccl" if wants_peer else None, {}
     absent = {"covey nccl": why} if "nccl" in paths else {}
     absent.update({"torch nccl": why} if wants_peer else {})
-    return tuple(path for path in paths if path != "nccl"), False, absent
+    others = tuple(path for path in paths if path != "nccl")
+    return others, "gloo" if wants_peer else None, absent
 
 
-def measure(work: Work, size: int, path: str, with_peer: bool) -> Found:
+def measure(work: Work, size: int, path: str, backend: Optional[str]) -> Found:
     """One job. Raises LaunchError or JobFailed."""
     with tempfile.TemporaryDirectory(prefix="covey-bench-") as folder:
-        env = {"COVEY_CUDA_PATH": path}
-        found: Found = run(rank_main, (work, path, with_peer, folder), num_proc=size, env=env)[0]
+        env = {"COVEY_CUDA_PATH": path, "COVEY_IPC_BYTES": "0", "COVEY_NCCL_BYTES": "0"}
+        found: Found = run(rank_main, (work, path, backend, folder), num_proc=size, env=env)[0]
         return found

@@ -44,9 +44,9 @@ in a loop in C, the others from Python. Missing libraries are named; tools/setup
 brings them.
 
 On cards (--device cuda) a job measures one path: nccl, ipc, then staged, as far as there are, each
-beside torch's NCCL where every rank has a GPU. `allreduce` says GB/s (the tensor's bytes by the
-time); `step` how much 100 MB of gradients add to a backward of 50 ms; `kernels` GB/s read and
-written. Without a usable GPU it says what is missing and ends with code 2.
+beside torch's NCCL where every rank has a GPU, else beside torch's Gloo. `allreduce` says GB/s
+(the tensor's bytes by the time); `step` how much 100 MB of gradients add to a backward of 50 ms;
+`kernels` GB/s read and written. Without a usable GPU it says what is missing and ends with code 2.
 """
 
 
@@ -152,7 +152,7 @@ def _unfit(arguments: argparse.Namespace) -> Optional[str]:
     if arguments.kind not in cards.KINDS:
         return f"{arguments.kind} has no --device cuda: {', '.join(cards.KINDS)} have"
     if arguments.vs:
-        return f"{arguments.vs[0]} does not take part on cuda: torch's NCCL does, or --vs none"
+        return f"{arguments.vs[0]} does not take part on cuda: torch's own do, or --vs none"
     missing = cards.missing(_torch())
     return missing or (cards.without_kernels() if arguments.kind == "kernels" else None)
 
@@ -185,14 +185,14 @@ def _on_cards(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[
     said = {name: about[name] for name in ("card", "driver", "cuda", "when")}
     if arguments.kind == "kernels":  # of one card, whatever the path
         about.update(ranks=1, absent={})
-        rows, versions = cuda_job.measure(_work(arguments), 1, "auto", False)
+        rows, versions = cuda_job.measure(_work(arguments), 1, "auto", None)
         yield rows, {**versions, **said}
         return
     count = torch.cuda.device_count()
     plan = cuda_job.plan(arguments.size, count, wants_peer=arguments.vs is None)
-    paths, with_peer, about["absent"] = plan
+    paths, backend, about["absent"] = plan
     for path in paths:
-        rows, versions = cuda_job.measure(_work(arguments), arguments.size, path, with_peer)
+        rows, versions = cuda_job.measure(_work(arguments), arguments.size, path, backend)
         yield rows, {**versions, **said}
 
 

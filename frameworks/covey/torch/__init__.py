@@ -12,8 +12,7 @@ A program written for Horovod changes one line::
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
-Tensors are on the CPU, or on CUDA: collectives copy those to the host and back, which has not run
-on a card yet. So do all methods of DistributedOptimizer with parameters and gradients.
+Tensors are on the CPU or on CUDA, for collectives and for every method of DistributedOptimizer.
 """
 
 from __future__ import annotations

@@ -105,13 +105,15 @@ static const int kTypes[] = {kNcclFloat32, kNcclFloat64, kNcclFloat16, kNcclBflo
                              kNcclUint8,   kNcclInt8,    kNcclInt32,   kNcclInt64};
 static const int kOps[] = {kNcclSum, kNcclAvg, kNcclMin, kNcclMax, kNcclProd};
 enum { kAllreduce = 0, kBroadcast = 1, kReducescatter = 4 }; /* covey_kind */
+enum { kAverage = 1 };                                       /* covey_op */
 
 static int Take(const NcclLibrary* nccl, const covey_circuit* x, const covey_circuit_work* work,
                 const covey_circuit_part* part) {
   const int type = kTypes[work->dtype];
   if (work->kind == kBroadcast)
     return nccl->broadcast(part->from, part->to, part->count, type, work->root, x->comm, x->stream);
-  const int op = kOps[work->op];
+  /* The average of one is its sum: NCCL 2.28 leaves out the end of the former. */
+  const int op = x->size == 1 && work->op == kAverage ? kNcclSum : kOps[work->op];
   if (work->kind == kReducescatter)
     return nccl->reduce_scatter(part->from, part->to, part->count, type, op, x->comm, x->stream);
   return nccl->all_reduce(part->from, part->to, part->count, type, op, x->comm, x->stream);
