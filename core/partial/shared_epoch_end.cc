@@ -63,7 +63,7 @@ bool SharedEpochEnd::GoOnWithout() {
   if (state.fired) return false;
   if (!has_models && IsAnyBehindLog(state.executed)) parts_.snapshots->AskFor(state.executed);
   if (state.settled() && state.Since(times) <= 0) return true;
-  if ((has_models && !state.final) || HasAnyGoneOn(times)) return true;  // it goes with them
+  if ((has_models && !state.final) || HasAnyTrainedOn(times)) return true;  // it goes with them
   const StateWord settled{.executed = state.executed,
                           .times = static_cast<uint32_t>(times) % (1u << StateWord::kTimesBits),
                           .expired = true,
@@ -72,7 +72,7 @@ bool SharedEpochEnd::GoOnWithout() {
 }
 
 // Whether a member that lives has published since it had finished so often.
-bool SharedEpochEnd::HasAnyGoneOn(uint64_t times) {
+bool SharedEpochEnd::HasAnyTrainedOn(uint64_t times) {
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const MemberStatus other{words_->Load(memory_->MemberAt(i))};
     if (lost_[static_cast<size_t>(i)]) continue;
@@ -140,16 +140,25 @@ SharedEpochEnd::Donors SharedEpochEnd::FindDonors() {
 }
 
 void SharedEpochEnd::Meet() {
-  words_->Store(memory_->MetAt(self_),
-                MemberStatus{words_->Load(memory_->MemberAt(self_))}.times());
+  const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
+  const MetWord met{.times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times(),
+                    .version = state.executed};
+  words_->Store(memory_->MetAt(self_), met.Word());
   words_->Ring(memory_->EventCountAt());
 }
 
 std::vector<int32_t> SharedEpochEnd::Unmet() {
-  const uint64_t times = words_->Load(memory_->MetAt(self_));
+  const uint64_t times = MetWord::Of(words_->Load(memory_->MetAt(self_))).times;
   return MissingMembers(memory_->size(), [&](int32_t i) {
-    return words_->Load(memory_->MetAt(i)) >= times || IsGone(i);
+    return MetWord::Of(words_->Load(memory_->MetAt(i))).times >= times || IsGone(i);
   });
+}
+
+bool SharedEpochEnd::HasAnyGoneOn() {
+  const uint64_t met = words_->Load(memory_->MetAt(self_));
+  for (int32_t i = 0; i < memory_->size(); ++i)
+    if (words_->Load(memory_->MetAt(i)) != met && !IsGone(i)) return true;
+  return false;
 }
 
 void SharedEpochEnd::Leave() {

@@ -39,6 +39,7 @@ class SharedEpochEnd final : public EpochEnd {
   Donors FindDonors() override;
   void Meet() override;
   std::vector<int32_t> Unmet() override;
+  bool HasAnyGoneOn() override;
   // This rank will touch no block any more. Then nothing but HaveAllLeft may be called, which says
   // whether its own block can be given back.
   void Leave() override;
@@ -54,7 +55,7 @@ class SharedEpochEnd final : public EpochEnd {
 
  private:
   bool IsBehind();
-  bool HasAnyGoneOn(uint64_t times);
+  bool HasAnyTrainedOn(uint64_t times);
   void Drop();
   bool IsAnyBehindLog(uint64_t last) const;
   bool IsGone(int32_t member) const;

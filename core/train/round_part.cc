@@ -54,6 +54,12 @@ bool RoundPart::IsOver() const {
   return HasEnded() && !misses_;
 }
 
+bool RoundPart::MayGoOnWithout(int64_t end) const {
+  // train-T22: elsewhere members that go on and one that comes later part for good.
+  const bool is_last = length_ == kForever || from_ + length_ >= end;
+  return is_last && !HasEnded();
+}
+
 // Whether this rank publishes after its next update.
 bool RoundPart::IsDue(Time now) const {
   const int64_t done = local_ + 1;

@@ -35,8 +35,8 @@
 //   LOOK      -                DUE, of a version that is due in a moment; else as if it had ended
 //   DUE       -                APPLY
 //
-// A finish() that is not strict goes on when FLUSH or MEET has timed out: GO ON; of deltas adopt,
-// LOAD; serve.
+// A finish() that is not strict goes on when FLUSH or MEET has timed out, in the last part of a
+// training: GO ON; of deltas adopt, LOAD; serve.
 //
 // Rounds of gradients that rounds of models follow have no version after their end: await and flush
 // last until that one, and no longer.
@@ -93,6 +93,8 @@ class RoundPart {
   void NoteOver() { left_at_ = reached(); }
   // That is so if all have met, too.
   bool HasEnded() const;
+  // finish() may go on without missing members. `end`: of the training.
+  bool MayGoOnWithout(int64_t end) const;
   bool MayEndWith(uint64_t version) const { return ending_ > 0 && version >= ending_; }
   // Rounds of models follow, and `version` is the last before them.
   bool IsLast(uint64_t version) const { return hands_over_ && version >= ending_; }

@@ -228,12 +228,15 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   // train-T18: no rank needs what it was in before.
   const bool is_last_in = stage == Stage::kMerge && status.ok() && result.has_all;
   if (is_last_in && handover_.past != kNoPart) Insert({Stage::kRelease});
-  if (stage == Stage::kMeet) has_met_ = status.ok() && result.event == StageResult::Event::kMade;
+  // train-T22: members that train on have met earlier, without this rank.
+  const bool is_met = result.event == StageResult::Event::kMade && !result.goes_on;
+  if (stage == Stage::kMeet) has_met_ = status.ok() && is_met;
   if (stage == Stage::kLeave) LeaveRounds();
   if (stage == Stage::kHandOver && status.ok()) HandOver(result);
   if (status.ok()) return Next(now);
   const bool ends_wait = stage == Stage::kFlush || stage == Stage::kMeet;
-  if (ends_wait && !is_strict_ && status.code() == StatusCode::kTimeout) {
+  const bool may_go_on = !is_strict_ && rounds_->MayGoOnWithout(options_.end);
+  if (ends_wait && may_go_on && status.code() == StatusCode::kTimeout) {
     unfit_ = status.message();
     stages_.resize(at_ + 1);
     Insert(rounds_->GoOnStages());

@@ -125,8 +125,8 @@ class Trainer {
   // The rank has gradients for the next step. `unfit`: why they must not be used; empty: no reason.
   // kInvalidArgument at once: a finish() has halted, or a step is under way.
   Ready OnStep(const std::string& unfit, Time now);
-  // Models become the mean of all, if those of any rank may differ. Not `strict`: rounds end
-  // without ranks that are missing for max_wait.
+  // Models become the mean of all, if those of any rank may differ. Not `strict`: the last part, if
+  // it goes in rounds, ends without ranks that are missing for max_wait.
   Ready OnFinish(bool strict, Time now);
   // Nothing that this rank has learnt is with another rank, or in flight, afterwards: for a
   // checkpoint. In pairs its model becomes all that is its own; in rounds as a strict finish().

@@ -80,16 +80,14 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   s.hands_over = !s.has_next && s.payload != Payload::kDelta && apart.Percent(50);
   if (s.hands_over) at = HandOver(&apart, &s);
   if (s.hands_over && apart.Percent(40)) at = GoOnAfter(&apart, at, &s);
-  // A finish() that is not strict is not drawn where a part ends: members that have gone on without
-  // a late one, and that one, may disagree whether all have ended it.
   if (at > 0 && apart.Percent(30)) {
     s.end = static_cast<int64_t>(at);
     s.ends_at_once = apart.Percent(50);
     if (s.hands_over && !s.has_next) s.payload = Payload::kGradients;
     s.hands_over &= s.has_next;
-    s.goes_on = s.has_next = false;
+    s.has_next = false;
   } else if (s.has_next) {
-    s.goes_on = false;
+    s.goes_on |= apart.Percent(30);
     s.unfit_permille = s.most_killed = 0;
   }
   const bool has_gradients = s.payload == Payload::kGradients || s.hands_over;
