@@ -17,11 +17,12 @@ import torch
 
 from covey.errors import CoveyError
 from covey.notice import is_shown, tell
+from covey.seen_models import Consensus
 from covey.state import state
 from covey.torch.flushed import rounding_of
 from covey.torch.sources import is_replicated, view_of
-from covey.torch.trainer_handle import CLOSED, LOST, TrainerHandle
-from covey.torch.view import Consensus, Model, measure
+from covey.torch.view import Model, measure
+from covey.trainer_handle import CLOSED, LOST, TrainerHandle
 
 _PATIENCE_S = 0.05  # For a model that is being changed.
 _STAY_S = 1.0  # For the first rank to look, and for digests that are under way.

@@ -16,8 +16,8 @@ from covey.names import next_prefix
 from covey.step_stats import StepStats
 from covey.torch.equal_start import EqualStart
 from covey.torch.layout import Named
-from covey.torch.trainer_handle import Position
 from covey.torch.unchanged import Unchanged
+from covey.trainer_handle import Position
 
 
 class Progress:

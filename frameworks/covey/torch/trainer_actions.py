@@ -13,8 +13,8 @@ from covey.torch import optimizer_state
 from covey.torch.clip import clipped_step
 from covey.torch.layout import BucketPlan
 from covey.torch.model_exchange import ModelExchange
-from covey.torch.trainer_handle import IN_STEP, Position, TrainerHandle
 from covey.torch.version_gradients import VersionGradients
+from covey.trainer_handle import IN_STEP, Position, TrainerHandle
 
 # covey_verb of core/api/covey_trainer.h.
 COLLECT_GRADIENTS, COLLECT_MODEL, UPDATE, LOAD_MODEL, DONE, PACK, UNPACK, LIST = range(1, 9)
@@ -22,10 +22,15 @@ TAKE, VACATE = 9, 10
 
 
 class TrainerActions(TrainerHandle):
-    """A trainer that does them."""
+    """A trainer that does them.
+
+    Attributes:
+        plans: where parameters, and their gradients, lie side by side.
+    """
 
     def __init__(self, optimizer: Any, plans: Sequence[BucketPlan]) -> None:
-        super().__init__(plans)
+        super().__init__(len(plans))
+        self.plans = list(plans)
         self._optimizer: Any = weakref.proxy(optimizer)  # It owns this.
         self._num_hypers = 0
         self._closure: Optional[Callable[[], Any]] = None

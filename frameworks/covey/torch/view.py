@@ -10,45 +10,19 @@ import torch
 from covey.errors import InvalidArgument
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Sum
+from covey.seen_models import Consensus, Seen
 from covey.state import state
 from covey.torch.layout import BucketPlan, plan_whole
 from covey.torch.ops import allreduce
 from covey.torch.plain import digest
 from covey.torch.sources import (
-    Seen,
     copy_own,
     copy_replicated,
     is_replicated,
-    read,
+    seen_models,
     versions_of,
     view_of,
 )
-
-
-class Consensus:
-    """The models in the mean of a ``with covey.consensus(model)``.
-
-    Attributes:
-        distance: how far the models are apart: the root of the mean, over the models in it, of
-            the square of a model's distance from the mean, in parts of the norm of the mean; both
-            by the Euclidean norm over all parameters that are trained. 0: they are equal. (The
-            consensus distance of Kong et al., 2021, arXiv:2102.04828, divided by that norm.)
-        norm: that norm of the mean; ``distance * norm`` is the distance in the parameters' unit.
-        ages: by rank that is in it: by how many of its own steps (with ``eager``: versions) it is
-            behind the furthest of them.
-        missing: by rank that is not in it: why.
-    """
-
-    def __init__(self) -> None:
-        self.distance = 0.0
-        self.norm = 0.0
-        self.ages: Dict[int, int] = {}
-        self.missing: Dict[int, str] = {}
-
-    def __repr__(self) -> str:
-        return (
-            f"Consensus(distance={self.distance:.3g}, ages={self.ages}, missing={self.missing})"
-        )
 
 
 class _Mean:
@@ -149,7 +123,7 @@ def measure(
 ) -> Tuple[Consensus, List[Model]]:
     """The found models, and the mean of each optimizer's parameters, with their layout."""
     found, means = Consensus(), []
-    spread = square = 0.0
+    spreads, squares = [], []
     for number, optimizer in enumerate(optimizers):
         plans = plan_whole(optimizer._covey_progress.named or _named(optimizer))
         if exact:
@@ -157,10 +131,9 @@ def measure(
         else:
             mean, apart = _mean_of_seen(optimizer, plans, timeout, found)
         means.append((plans, mean.rounded()))
-        spread += apart
-        square += mean.square()
-    found.norm = square**0.5
-    found.distance = (spread / square) ** 0.5 if square > 0 else 0.0
+        spreads.append(apart)
+        squares.append(mean.square())
+    found.measure(spreads, squares)
     return found, means
 
 
@@ -239,24 +212,21 @@ def _mean_of_seen(
     else:
         own = state.require().rank
         alone = optimizer._covey_progress.trains_alone
+        models = None
         for rank, known in seen.items():
             if not known.why:
                 if rank == own and alone:
                     copy_own(plans, to)
                 else:
-                    seen[rank] = read(optimizer, rank, plans, to, timeout)
+                    models = models or seen_models(optimizer, plans, to)
+                    seen[rank] = models.read(rank, [flat.data_ptr() for flat in to], timeout)
             if not seen[rank].why:
                 mean.add(to)
         if mean.count == 0:  # No rank has published anything yet.
             copy_own(plans, to)
             mean.add(to)
             seen[own] = Seen(optimizer._covey_progress.version)
-    newest = max((one.version for one in seen.values() if not one.why), default=0)
-    for rank, one in seen.items():
-        if one.why:
-            found.missing[rank] = one.why
-        else:
-            found.ages[rank] = max(newest - one.version, found.ages.get(rank, 0))
+    found.note(seen)
     return mean, mean.spread / mean.count
 
 
@@ -286,8 +256,7 @@ def _mean_of_all(
         square += (flat.double() - average.double())[: plan.flags_offset].square().sum()
     square = allreduce(square, op=Sum, name=f"{name}.distance", process_set=group)
     versions = allgather_object(progress.version, f"{name}.versions", group)
-    for rank, version in zip(group.ranks, versions):
-        found.ages[rank] = max(max(versions) - version, found.ages.get(rank, 0))
+    found.note({rank: Seen(version) for rank, version in zip(group.ranks, versions)})
     return mean, float(square) / group.size()
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-import torch
-
 from covey import _native
-from covey.torch.layout import BucketPlan
 
 
 class Position(NamedTuple):
@@ -55,15 +52,11 @@ WHOLE, NOTHING, CHANGING, CLOSED, LOST = range(5)
 
 
 class TrainerHandle:
-    """See the module, and ``core/api/covey_trainer.h``.
+    """See the module, and ``core/api/covey_trainer.h``."""
 
-    Attributes:
-        plans: where parameters, and their gradients, lie side by side.
-    """
-
-    def __init__(self, plans: Sequence[BucketPlan]) -> None:
+    def __init__(self, num_spans: int) -> None:
         self._trainer = 0
-        self.plans = list(plans)
+        self._num_spans = num_spans
 
     @property
     def number(self) -> int:
@@ -85,13 +78,12 @@ class TrainerHandle:
         return counts
 
     def spans(self, of_model: bool) -> Tuple[int, ...]:
-        """Where they lie now, by plan: gradients, or the model."""
-        return _native.trainer_spans(self._trainer, len(self.plans), of_model)
+        """Where they lie now, by span: gradients, or the model."""
+        return _native.trainer_spans(self._trainer, self._num_spans, of_model)
 
-    def look(self, rank: int, to: Sequence[torch.Tensor] = ()) -> Seen:
-        """A rank as others see it; its model is copied to tensors by dtype and device, if any."""
-        addresses = tuple(flat.data_ptr() for flat in to) or None
-        return Seen(*_native.trainer_peek(self._trainer, rank, addresses))
+    def look(self, rank: int, to: Sequence[int] = ()) -> Seen:
+        """A rank as others see it; its model is copied to these addresses, by span, if any."""
+        return Seen(*_native.trainer_peek(self._trainer, rank, tuple(to) or None))
 
     def hide(self) -> None:
         """Other ranks see nothing of this one any more."""

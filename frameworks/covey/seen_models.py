@@ -1,0 +1,159 @@
+"""The models of a training's ranks as others see them, whatever the method. Internal.
+
+payload              the model of a rank that others see
+gradients            replicas are equal at equal version: any rank's own; how far the others are
+model, all together  where it lies while the rank trains: others can read that
+model, in rounds     that which it has published last
+model, in pairs      that which it has handed in last, with what others have made of it since
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, Dict, Iterable, NamedTuple, Optional, Sequence
+
+from covey.errors import Unsupported
+from covey.method import Plan
+from covey.trainer_handle import CHANGING, CLOSED, LOST, NOTHING, WHOLE, TrainerHandle
+
+_PAUSE_S = 0.0002  # Before a model that is being changed is looked at again.
+_SHARED = "ranks that share no memory cannot be read: all of them call consensus(exact=True)"
+_ELSEWHERE = (
+    "its model lies where others cannot read it: on a device, or beyond COVEY_ARENA_BYTES"
+)
+_BUSY = "its model was being changed whenever it was looked at (stopped, or slow, in its update)"
+_AT_FINISH = "it has not taken up the mean that finish() has made"
+_WHY = {
+    CHANGING: _BUSY,
+    CLOSED: "it has closed its optimizer",
+    LOST: "it has died, or left",
+}
+
+
+class Seen(NamedTuple):
+    """One rank's model was read, of that version; or, if ``why`` says so, not."""
+
+    version: int = 0
+    why: str = ""
+
+
+def version_of(trainer: TrainerHandle, rank: int) -> Seen:
+    """How far another rank is."""
+    try:
+        seen = trainer.look(rank)
+    except Unsupported as reason:
+        return Seen(why=str(reason))
+    return Seen(seen.version, "" if seen.state == CHANGING else _WHY.get(seen.state, ""))
+
+
+class SeenModels:
+    """The models of a trainer's ranks.
+
+    Raises:
+        Unsupported: (a ValueError) the ranks share no memory.
+    """
+
+    def __init__(
+        self, trainer: TrainerHandle, own: int, plan: Plan, has_mean: bool,
+        copy_own: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            own: this rank.
+            has_mean: this rank has the mean of all that was made last. A rank that has taken part
+                in it has it, too, also where others see only the model it brought along.
+            copy_own: copies this rank's model to where the others' are read to.
+        """
+        try:
+            trainer.look(own)
+        except Unsupported:
+            raise Unsupported(_SHARED) from None
+        self._trainer, self._own, self._plan = trainer, own, plan
+        self._has_mean, self._copy_own = has_mean, copy_own
+
+    def read(self, rank: int, to: Sequence[int], timeout: float) -> Seen:
+        """Copies the model of ``rank`` to these addresses, by span. Waits for no rank, but looks
+        again, for so many seconds at most, while it is being changed."""
+        deadline = time.monotonic() + timeout
+        while True:
+            seen = self._look(rank, to)
+            if seen is not None:
+                return seen
+            if time.monotonic() > deadline:
+                return Seen(why=_BUSY)
+            time.sleep(_PAUSE_S)
+
+    def _look(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
+        """None: it was changed meanwhile."""
+        if self._plan.in_pairs:
+            return self._handed_in(rank, to)
+        return (self._published if self._plan.in_rounds else self._in_place)(rank, to)
+
+    def _published(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
+        own_step = self._trainer.look(self._own, to).step if self._has_mean else -1
+        seen = self._trainer.look(rank, to)
+        if seen.step == own_step or (seen.step == 0 and rank == self._own):
+            self._copy_own()
+            return Seen(seen.step)
+        if seen.step == 0:
+            return Seen(why="it has published no model yet")
+        if seen.is_superseded:
+            return Seen(why=f"an average of all has passed by its model of step {seen.step}")
+        return Seen(seen.step) if seen.state == WHOLE else None
+
+    def _handed_in(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
+        seen = self._trainer.look(rank, to)
+        if seen.is_superseded:
+            self._copy_own()
+            return Seen(seen.version, "" if self._has_mean else _AT_FINISH)
+        return Seen(seen.version) if seen.state == WHOLE else None
+
+    def _in_place(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
+        seen = self._trainer.look(rank, to)
+        if seen.state == WHOLE:
+            return Seen(seen.version)
+        if seen.state == NOTHING and seen.version > 0:  # Else it has not begun yet.
+            return Seen(why=_ELSEWHERE)
+        return Seen(why=_WHY[seen.state]) if seen.state in (CLOSED, LOST) else None
+
+
+class Consensus:
+    """The models in the mean of a ``with covey.consensus(model)``.
+
+    Attributes:
+        distance: how far the models are apart: the root of the mean, over the models in it, of
+            the square of a model's distance from the mean, in parts of the norm of the mean; both
+            by the Euclidean norm over all parameters that are trained. 0: they are equal. (The
+            consensus distance of Kong et al., 2021, arXiv:2102.04828, divided by that norm.)
+        norm: that norm of the mean; ``distance * norm`` is the distance in the parameters' unit.
+        ages: by rank that is in it: by how many of its own steps (with ``eager``: versions) it is
+            behind the furthest of them.
+        missing: by rank that is not in it: why.
+    """
+
+    def __init__(self) -> None:
+        self.distance = 0.0
+        self.norm = 0.0
+        self.ages: Dict[int, int] = {}
+        self.missing: Dict[int, str] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"Consensus(distance={self.distance:.3g}, ages={self.ages}, missing={self.missing})"
+        )
+
+    def note(self, seen: Dict[int, Seen]) -> None:
+        """What was seen of each rank."""
+        newest = max((one.version for one in seen.values() if not one.why), default=0)
+        for rank, one in seen.items():
+            if one.why:
+                self.missing[rank] = one.why
+            else:
+                self.ages[rank] = max(newest - one.version, self.ages.get(rank, 0))
+
+    def measure(self, squares: Iterable[float], norm_squares: Iterable[float]) -> None:
+        """By part of the parameters: the mean square of the models' distances from the mean, and
+        the square of the mean's norm."""
+        square = sum(norm_squares)
+        self.norm = square**0.5
+        self.distance = (sum(squares) / square) ** 0.5 if square > 0 else 0.0
