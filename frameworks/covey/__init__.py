@@ -23,6 +23,7 @@ repository.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Callable, List
 
 from covey import _native, ops
@@ -159,13 +160,14 @@ def check_replicas(model: Any, group: Group = world) -> None:
 
 
 def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
-    """Within ``with covey.consensus(model)`` a torch model has the mean of all ranks' parameters.
+    """Within ``with covey.consensus(model)`` a model has the mean of all ranks' parameters.
 
     Any rank calls it alone, and no rank waits; its results and errors are documented at
     ``covey.torch.consensus``.
 
     Args:
-        model: a torch.nn.Module whose parameters a ``DistributedOptimizer`` trains.
+        model: a torch.nn.Module whose parameters a ``DistributedOptimizer`` trains, or a
+            ``covey.numpy.Trainer``.
         exact: all ranks call it, and get the exact mean of all.
         timeout: seconds to look again at a rank whose model is being changed.
 
@@ -173,8 +175,12 @@ def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
         >>> with covey.consensus(model) as mean:
         ...     print(accuracy(model), mean.distance, mean.ages, mean.missing)
     """
-    from covey.torch.view import consensus as look  # Only here is torch needed.
-
+    look: Any
+    arrays = sys.modules.get("covey.numpy_trainer")  # No framework is imported for another's model.
+    if arrays is not None and isinstance(model, arrays.Trainer):
+        from covey.numpy_consensus import consensus as look
+    else:
+        from covey.torch.view import consensus as look
     return look(model, exact=exact, timeout=timeout)
 
 

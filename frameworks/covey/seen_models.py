@@ -19,7 +19,8 @@ from covey.trainer_handle import CHANGING, CLOSED, LOST, NOTHING, WHOLE, Trainer
 _PAUSE_S = 0.0002  # Before a model that is being changed is looked at again.
 _SHARED = "ranks that share no memory cannot be read: all of them call consensus(exact=True)"
 _ELSEWHERE = (
-    "its model lies where others cannot read it: on a device, or beyond COVEY_ARENA_BYTES"
+    "its model lies where others cannot read it: on a device, in memory of its framework, or "
+    "beyond COVEY_ARENA_BYTES"
 )
 _BUSY = "its model was being changed whenever it was looked at (stopped, or slow, in its update)"
 _AT_FINISH = "it has not taken up the mean that finish() has made"

@@ -52,10 +52,10 @@ WHOLE, NOTHING, CHANGING, CLOSED, LOST = range(5)
 
 
 class TrainerHandle:
-    """See the module, and ``core/api/covey_trainer.h``."""
+    """See the module, and ``core/api/covey_trainer.h``. ``trainer``: its number; 0: not open."""
 
-    def __init__(self, num_spans: int) -> None:
-        self._trainer = 0
+    def __init__(self, num_spans: int, trainer: int = 0) -> None:
+        self._trainer = trainer
         self._num_spans = num_spans
 
     @property
