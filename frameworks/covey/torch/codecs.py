@@ -147,5 +147,6 @@ def _check_can(method: str, named: Sequence[Named], is_of_pairs: bool) -> None:
     there = ", ".join(sorted({f"{it.dtype} on {it.device.type}" for _, it in named}))
     raise InvalidArgument(
         f"the method {method} has a codec, which is for float32 on the CPU, and there are "
-        f"parameters of {there} only: leave out codec"
+        f"parameters of {there} only: leave out codec (compression=Compression.fp16 or .bf16 goes "
+        "everywhere)"
     )
