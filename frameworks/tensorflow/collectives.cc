@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/api/covey.h"
+#include "frameworks/tensorflow/translation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -109,54 +110,8 @@ REGISTER_OP("CoveyAllgather")
 
 // ---- Between the two ---------------------------------------------------------------------------
 
-absl::Status StatusOf(covey_code code, const covey_error& error) {
-  static constexpr absl::StatusCode kCodes[] = {
-      /* OK */ absl::StatusCode::kOk,
-      /* INVALID_ARGUMENT */ absl::StatusCode::kInvalidArgument,
-      /* NOT_INITIALIZED */ absl::StatusCode::kFailedPrecondition,
-      /* MISMATCH, as Horovod */ absl::StatusCode::kFailedPrecondition,
-      /* ABORTED */ absl::StatusCode::kAborted,
-      /* TIMEOUT */ absl::StatusCode::kDeadlineExceeded,
-      /* UNSUPPORTED */ absl::StatusCode::kUnimplemented,
-      /* EXHAUSTED */ absl::StatusCode::kResourceExhausted,
-      /* FORKED */ absl::StatusCode::kFailedPrecondition,
-      /* INTERNAL */ absl::StatusCode::kInternal,
-  };
-  if (code == COVEY_OK) return absl::OkStatus();
-  const bool known = code > 0 && code <= COVEY_NOT_FINITE;
-  return absl::Status(known ? kCodes[code] : absl::StatusCode::kInternal, error.message);
-}
-
-covey_dtype DtypeOf(tf::DataType dtype) {
-  switch (dtype) {
-    case tf::DT_FLOAT:
-      return COVEY_FLOAT32;
-    case tf::DT_DOUBLE:
-      return COVEY_FLOAT64;
-    case tf::DT_HALF:
-      return COVEY_FLOAT16;
-    case tf::DT_BFLOAT16:
-      return COVEY_BFLOAT16;
-    case tf::DT_UINT8:
-      return COVEY_UINT8;
-    case tf::DT_INT8:
-      return COVEY_INT8;
-    case tf::DT_INT32:
-      return COVEY_INT32;
-    case tf::DT_INT64:
-      return COVEY_INT64;
-    case tf::DT_INT16:
-      return COVEY_INT16;
-    case tf::DT_UINT16:
-      return COVEY_UINT16;
-    case tf::DT_UINT32:
-      return COVEY_UINT32;
-    case tf::DT_UINT64:
-      return COVEY_UINT64;
-    default:
-      return COVEY_BOOL;  // T of the registrations admits nothing else.
-  }
-}
+using covey_tensorflow::DtypeOf;
+using covey_tensorflow::StatusOf;
 
 // Tensors as the core sees them; `shapes` must stay where it is.
 struct Described {

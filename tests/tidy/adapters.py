@@ -13,6 +13,8 @@ from tidy.source import Finding
 
 ADAPTERS = (
     "frameworks/covey/numpy_trainer.py",
+    "frameworks/covey/tensorflow/optimizer.py",
+    "frameworks/covey/tensorflow/trainer.py",
     "frameworks/covey/torch/core_trainer.py",
     "frameworks/covey/torch/model_exchange.py",
     "frameworks/covey/torch/trainer_actions.py",

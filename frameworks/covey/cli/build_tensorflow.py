@@ -4,6 +4,7 @@ this Python imports. TensorFlow says itself how to compile against it."""
 from __future__ import annotations
 
 import argparse
+import glob
 import json
 import os
 import subprocess
@@ -47,10 +48,11 @@ def describe(arguments: argparse.Namespace, sources: str) -> Part:
     version, compile_flags, link_flags = json.loads(done.stdout.strip().rpartition("\n")[2])
     # Needed by its soname, without a path: covey._native has loaded it before.
     library = os.path.join(os.path.dirname(sources), "libcovey.so")
-    source = os.path.join(sources, "tensorflow_collectives.cc")
+    folder = os.path.join(sources, "frameworks", "tensorflow")
+    units = sorted(glob.glob(os.path.join(glob.escape(folder), "*.cc")))
     return Part(
         f"libcovey_tensorflow_{version}.so",
-        [compiler, *compile_flags, *_FLAGS, f"-I{sources}", source, library, *link_flags],
+        [compiler, *compile_flags, *_FLAGS, f"-I{sources}", *units, library, *link_flags],
         "import covey.tensorflow",
         "use it with: import covey.tensorflow as hvd",
     )

@@ -63,6 +63,7 @@ __all__ = [
     "Average",
     "Compression",
     "DistributedGradientTape",
+    "DistributedOptimizer",
     "Max",
     "Min",
     "Product",
@@ -88,7 +89,6 @@ __all__ = [
 
 _NOT_YET = (
     "BroadcastGlobalVariablesHook",
-    "DistributedOptimizer",
     "PartialDistributedGradientTape",
     "SyncBatchNormalization",
     "alltoall",
@@ -109,6 +109,10 @@ def code_of_dtype(dtype: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "DistributedOptimizer":  # Keras takes seconds to import.
+        from covey.tensorflow.optimizer import DistributedOptimizer
+
+        return DistributedOptimizer
     base = name.rstrip("_")
     if base.endswith("_async") or (name.endswith("_") and base in ops.__all__):
         raise AttributeError(

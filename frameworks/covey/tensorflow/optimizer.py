@@ -1,0 +1,279 @@
+"""The distributed optimizer: any one of Keras 3, whose ranks train together by a method.
+
+``fit()`` and a loop of one's own call the same ``apply()``, eagerly or in a tf.function. It is one
+step of the core's trainer, which does the exchanges and asks for updates by the inner optimizer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Type
+
+import keras
+import tensorflow as tf
+from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+
+from covey.errors import InvalidArgument, Unsupported
+from covey.group import Group, world
+from covey.method import choose
+from covey.reduce_op import Average, ReduceOp, Sum
+from covey.tensorflow.accumulation import Accumulation
+from covey.tensorflow.compression import Compression, Compressor
+from covey.tensorflow.optimizer_options import check_options, with_compression
+from covey.tensorflow.trainer import Trainer
+
+
+def _plain(variable: Any) -> Any:
+    """The tf.Variable of a Keras variable."""
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+@keras.saving.register_keras_serializable("covey")
+class DistributedOptimizer(keras.optimizers.Optimizer):
+    """Wraps an optimizer, so that ``apply()`` is a step of a training by all ranks; all make one.
+
+    Model and optimizer become those of rank ``root_rank`` at the first step: before its gradients
+    are computed if that is in a tf.function, as in ``fit()``, and the model has its variables; else
+    after. ``fit()`` calls ``finish()`` at its end. XLA cannot compile a step: on a machine with
+    GPUs ``fit()`` needs ``compile(..., jit_compile=False)``.
+
+    Args:
+        optimizer: a Keras 3 optimizer, or its name, such as "sgd". Clipping and weight decay are
+            its own, after the exchange. For loss scaling give
+            ``keras.optimizers.LossScaleOptimizer(optimizer)``, not the other way round.
+        name: of the optimizer.
+        device_dense, device_sparse, num_groups, groups, scale_local_gradients, use_locking:
+            accepted for Horovod's sake.
+        compression: ``Compression.none``; ``.fp16`` or ``.bf16``: the codec of this name.
+        sparse_as_dense: accepted: ``tf.IndexedSlices`` are always made dense.
+        gradient_predivide_factor: 1.
+        op: Average or Sum, of gradients.
+        backward_passes_per_step: so many calls of ``apply()`` add up to one step.
+        average_aggregated_gradients: divides the sum of these by their number.
+        process_set: the ranks that train together; this rank must be one of them.
+        method: such as "local:local_steps=8"; None: as COVEY_METHOD says, else "allreduce".
+        settings: parameters of the method: ``local_steps=8``, ``codec="int8"``.
+
+    Attributes:
+        inner_optimizer: the wrapped one.
+        root_rank: the global rank with whose model and optimizer all begin.
+
+    Raises:
+        InvalidArgument, NotInitialized, Unsupported: (ValueErrors) wrong here; before ``init()``;
+            the message says how else.
+
+    Example:
+        >>> optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), method="eager")
+        >>> model.compile(optimizer, "mse")
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        name: Optional[str] = None,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: Type[Compressor] = Compression.none,
+        sparse_as_dense: bool = False,
+        gradient_predivide_factor: float = 1.0,
+        op: int = Average,
+        backward_passes_per_step: int = 1,
+        average_aggregated_gradients: bool = False,
+        num_groups: int = 0,
+        groups: Optional[int] = None,
+        process_set: Group = world,
+        scale_local_gradients: bool = True,
+        use_locking: bool = False,
+        *,
+        method: Optional[str] = None,
+        **settings: object,
+    ) -> None:
+        del device_dense, device_sparse, sparse_as_dense, scale_local_gradients, use_locking
+        if isinstance(optimizer, str):
+            optimizer = keras.optimizers.get(optimizer)
+        check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
+        if isinstance(optimizer, DistributedOptimizer):
+            raise InvalidArgument("this optimizer is a DistributedOptimizer already")
+        text = with_compression(choose(method, settings), compression)
+        added = Accumulation(backward_passes_per_step, average_aggregated_gradients)
+        super().__init__(learning_rate=0.0, name=name or f"distributed_{optimizer.name}")
+        self._covey_method, self._covey_op, self._covey_group = text, op, process_set
+        self._covey_sum = added
+        self._covey_trainer: Optional[Trainer] = None
+        self.inner_optimizer = optimizer
+        self.root_rank = process_set.ranks[0]
+
+    # ---- What is the inner optimizer's ----------------------------------------------------------
+
+    def build(self, variables: List[Any]) -> None:
+        """As the inner optimizer's."""
+        if not self.inner_optimizer.built:
+            self.inner_optimizer.build(variables)
+        super().build(variables)
+
+    @property
+    def variables(self) -> List[Any]:
+        """Those of the inner optimizer."""
+        return list(self.inner_optimizer.variables)
+
+    @property
+    def learning_rate(self) -> Any:
+        """That of the inner optimizer. It travels with gradients: an update has that of the rank
+        and the step that they come from. A schedule goes by the inner optimizer's updates."""
+        return self.inner_optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate: Any) -> None:
+        self.inner_optimizer.learning_rate = learning_rate
+
+    @property
+    def iterations(self) -> Any:
+        """The updates that the inner optimizer has done."""
+        return self.inner_optimizer.iterations
+
+    def scale_loss(self, loss: Any) -> Any:
+        """As the inner optimizer's."""
+        return self.inner_optimizer.scale_loss(loss)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Nothing: the inner optimizer saves its own."""
+
+    def load_own_variables(self, store: Any) -> None:
+        """Nothing: the inner optimizer loads its own."""
+
+    def get_config(self) -> Any:
+        """Of a saved model: the inner optimizer, and the method."""
+        return {
+            "name": self.name,
+            "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
+            "op": int(self._covey_op),
+            "method": self._covey_method,
+        }
+
+    @classmethod
+    def from_config(cls, config: Any, custom_objects: Any = None) -> "DistributedOptimizer":
+        """Of a saved model. Needs ``init()``; without it load with ``compile=False``."""
+        inner = keras.saving.deserialize_keras_object(config["optimizer"], custom_objects)
+        op = ReduceOp(config["op"])
+        return cls(inner, name=config["name"], op=op, method=config["method"])
+
+    # ---- Training -------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """How many updates were done; by a method that does not wait for all ranks the versions
+        applied: models are equal at equal version."""
+        trainer = self._covey_trainer
+        return int(self.iterations) if trainer is None else trainer.version
+
+    @tf.autograph.experimental.do_not_convert
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        """One step: updates and exchanges what the method says. Every rank calls it equally often,
+        unless the method does not wait for all.
+
+        Args:
+            grads: a tensor, ``tf.IndexedSlices`` (made dense) or None (zeros) for each variable.
+            trainable_variables: the same at each call; None: those of ``build()``.
+
+        Raises:
+            InvalidArgument: (a ValueError) other variables than at the first step.
+            Unsupported: (a ValueError) it would be compiled by XLA.
+            Mismatch: on every rank, at the first step: variables, method or op differ.
+            tf.errors.OpError: as ``covey.tensorflow.ops`` says. After one before its update nothing
+                has changed, and the next call is this step again; after a later one the next call
+                goes on with this step, and takes no gradients.
+        """
+        gradients = list(grads)
+        if not gradients:
+            return
+        if not tf.executing_eagerly() and GraphOrParentsInXlaContext(
+            tf.compat.v1.get_default_graph()
+        ):
+            raise Unsupported(
+                "a step that XLA compiles cannot wait for other ranks: write "
+                "model.compile(..., jit_compile=False), or tf.function without jit_compile"
+            )
+        variables = self._variables_of(gradients, trainable_variables)
+        trainer = self._covey_trainer
+        if trainer is None:
+            with tf.init_scope():
+                trainer = self._covey_trainer = self._open(variables)
+        if len(variables) != len(trainer.variables) or any(
+            _plain(one) is not other for one, other in zip(variables, trainer.variables)
+        ):
+            raise InvalidArgument(
+                "apply() has other variables than at its first step: a training keeps its "
+                "variables; make a new DistributedOptimizer on all ranks"
+            )
+        dense = [
+            tf.zeros(it.shape, it.dtype) if gradient is None else tf.convert_to_tensor(gradient)
+            for gradient, it in zip(gradients, trainer.variables)
+        ]
+        rate = self._rate()
+        hypers = [] if rate is None else [tf.cast(tf.convert_to_tensor(rate), tf.float64)]
+        numbers = tf.reshape(tf.convert_to_tensor(hypers, tf.float64), [len(hypers)])
+        self._covey_sum.add(dense, lambda sums: trainer.step(sums, numbers))
+
+    def finish(self, strict: bool = False) -> None:
+        """Makes the models of all ranks equal: their mean, if they may differ, with the work of
+        all. Every rank calls it at the end of training, or before the model is evaluated or saved;
+        training may go on. Ranks that are missing are named, and the others go on without them
+        where the method lets them, if it is not ``strict``. Before the first step: nothing."""
+        if self._covey_trainer is not None:
+            self._covey_trainer.finish(strict)
+
+    def finalize_variable_values(self, var_list: Any) -> None:
+        """``finish()``; ``fit()`` calls it at its end."""
+        self.finish()
+        self.inner_optimizer.finalize_variable_values(var_list)
+
+    def close(self) -> None:
+        """Gives the memory of the exchanges back; the next step begins a training anew."""
+        trainer, self._covey_trainer = self._covey_trainer, None
+        if trainer is not None:
+            trainer.close()
+
+    def _variables_of(self, gradients: List[Any], variables: Any) -> List[Any]:
+        if variables is None:
+            if not self.built:
+                raise InvalidArgument("apply() without variables needs build() before")
+            variables = self._trainable_variables
+        listed = list(variables)
+        if len(listed) != len(gradients):
+            raise InvalidArgument(f"{len(gradients)} gradients for {len(listed)} variables")
+        if not self.built:
+            with tf.init_scope():  # So they have values before a tf.function is traced to its end.
+                self.build(listed)
+        return listed
+
+    def _open(self, variables: List[Any]) -> Trainer:
+        rate = self._rate()
+        kept = [it for it in self.inner_optimizer.variables if it is not rate]
+        return Trainer(
+            [_plain(variable) for variable in variables],
+            self._update,
+            [_plain(variable) for variable in kept],
+            method=self._covey_method,
+            op=self._covey_op,
+            group=self._covey_group,
+            num_hypers=0 if rate is None else 1,
+            begin=self.iterations,
+            root=self.root_rank,
+        )
+
+    def _rate(self) -> Any:
+        """The learning rate's variable; None: a schedule, which goes by the updates done."""
+        rate = self.inner_optimizer.learning_rate
+        return rate if isinstance(rate, keras.Variable) else None
+
+    def _update(self, gradients: List[Any], hypers: Any) -> None:
+        """An update by the inner optimizer, with the learning rate of these gradients."""
+        rate, variables = self._rate(), self._trainable_variables
+        if rate is None:
+            self.inner_optimizer.apply(gradients, variables)
+            return
+        own = tf.identity(tf.convert_to_tensor(rate))
+        rate.assign(tf.cast(hypers[0], rate.dtype))
+        try:
+            self.inner_optimizer.apply(gradients, variables)
+        finally:
+            rate.assign(own)
