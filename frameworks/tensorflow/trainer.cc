@@ -12,8 +12,8 @@
 // Invariants:
 //  1. Every operation takes the handle of its trainer, a resource: TensorFlow keeps operations on
 //     one in the order of the program, so one call of the core runs at a time, without a lock.
-//  2. An action that was given and not acknowledged, because an operation between failed, is
-//     acknowledged as not done before the next call begins: the core gives it again then.
+//  2. A call of the core that was cut off, because an operation between two of these failed, is
+//     stopped before the next one begins: an action that was not done is given again then.
 //  3. Numbers are copied once, between TensorFlow's memory and the trainer's. What is listed lies
 //     in memory of this file's, not in that of a variable, which may be another one's too.
 #include <cstring>
@@ -45,6 +45,7 @@ struct Trainer : public tf::ResourceBase {
   covey_trainer number = 0;
   std::vector<int64_t> lengths_bytes;
   covey_action action = COVEY_INIT(covey_action);  // Given, not acknowledged; number 0: none.
+  bool is_open = false;                            // A call of the core has not come to its end.
   std::vector<tf::Tensor> listed;
 
   std::string DebugString() const override { return "trainer of Covey"; }
@@ -53,6 +54,24 @@ struct Trainer : public tf::ResourceBase {
     action = COVEY_INIT(covey_action);
     covey_error error = COVEY_INIT(covey_error);
     return StatusOf(covey_trainer_ack(nullptr, number, given, done ? 1 : 0, &error), error);
+  }
+
+  // Of the core. Whether it has given an action, or the call under way has ended.
+  bool Next(int64_t timeout_ns, covey_code* code, covey_error* error) {
+    action = COVEY_INIT(covey_action);
+    *code = covey_trainer_next(nullptr, number, timeout_ns, &action, error);
+    const bool is_pending = *code == COVEY_TIMEOUT && action.verb == COVEY_PENDING;
+    is_open = is_pending || action.number != 0;
+    return !is_pending;
+  }
+
+  // A call that an error elsewhere has cut off stops where it is: the next one takes it up. The
+  // operation that failed has said why.
+  void Stop() {
+    covey_code code = COVEY_OK;
+    covey_error error = COVEY_INIT(covey_error);
+    if (is_open && action.number == 0) Next(0, &code, &error);
+    if (action.number != 0) Ack(action.number, false).IgnoreError();
   }
 
   absl::Status Spans(bool of_model, std::vector<void*>* spans) {
@@ -113,8 +132,7 @@ absl::Status AllocateAs(tf::OpKernelContext* c, int i, const tf::PartialTensorSh
 absl::Status Begin(tf::OpKernelContext* c, tf::OpKernel* kernel, Trainer* trainer) {
   std::string call;
   TF_RETURN_IF_ERROR(Attribute(kernel, "call", &call));
-  // What the core says of this, that the step has ended, was said by the operation that failed.
-  if (trainer->action.number != 0) trainer->Ack(trainer->action.number, false).IgnoreError();
+  trainer->Stop();
   covey_error error = COVEY_INIT(covey_error);
   covey_code code = COVEY_OK;
   if (call == "step") {
@@ -123,10 +141,13 @@ absl::Status Begin(tf::OpKernelContext* c, tf::OpKernel* kernel, Trainer* traine
     code = covey_trainer_submit(nullptr, trainer->number, &step, &error);
   } else if (call == "settle") {
     code = covey_trainer_settle(nullptr, trainer->number, &error);
+  } else if (call == "serve") {
+    code = covey_trainer_serve(nullptr, trainer->number, &error);
   } else {
     const int strict = call == "strict finish" ? 1 : 0;
     code = covey_trainer_finish(nullptr, trainer->number, strict, &error);
   }
+  trainer->is_open = code == COVEY_OK;
   return StatusOf(code, error);
 }
 
@@ -280,17 +301,14 @@ class Next : public tf::AsyncOpKernel {
  private:
   // Whether the core has given an action, or an error; `c` has it then, and also what is pending.
   bool Ask(tf::OpKernelContext* c, Trainer* trainer, int64_t timeout_ns) const {
-    covey_action action = COVEY_INIT(covey_action);
+    covey_code code = COVEY_OK;
     covey_error error = COVEY_INIT(covey_error);
-    const covey_code code =
-        covey_trainer_next(nullptr, trainer->number, timeout_ns, &action, &error);
-    const bool is_pending = code == COVEY_TIMEOUT && action.verb == COVEY_PENDING;
-    trainer->action = action;
-    if (!is_pending)
-      c->SetStatus(code == COVEY_OK ? Output(c, action) : StatusOf(code, error));
+    const bool is_over = trainer->Next(timeout_ns, &code, &error);
+    if (is_over)
+      c->SetStatus(code == COVEY_OK ? Output(c, trainer->action) : StatusOf(code, error));
     else if (returns_)
-      c->SetStatus(Output(c, action));
-    return !is_pending;
+      c->SetStatus(Output(c, trainer->action));
+    return is_over;
   }
 
   absl::Status Output(tf::OpKernelContext* c, const covey_action& action) const {

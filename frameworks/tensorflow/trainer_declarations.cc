@@ -45,7 +45,7 @@ REGISTER_OP("CoveyTrainer")
 REGISTER_OP("CoveyTrainerBegin")
     .Input("trainer: resource")
     .Input("hypers: double")
-    .Attr("call: {'step', 'finish', 'strict finish', 'settle'}")
+    .Attr("call: {'step', 'finish', 'strict finish', 'settle', 'serve'}")
     .SetIsStateful()
     .SetShapeFn(tf::shape_inference::NoOutputs);
 

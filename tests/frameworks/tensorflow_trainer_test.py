@@ -118,7 +118,7 @@ def with_pairs(method: str, way: str) -> List[str]:
 def with_adam(way: str, late: int, steps: int) -> Dict[str, Any]:
     """Keras's Adam, whose rate travels with the gradients. After the first step one rank waits
     until the others have done all, and are further than the log reaches: it goes on from the state
-    of another."""
+    of another, which waits for it elsewhere."""
     optimizer = hvd.DistributedOptimizer(
         keras.optimizers.Adam(0.5),
         method="eager:admit=solo,grace=0s,log=2,max_staleness=1000,max_wait=60s",
@@ -137,6 +137,7 @@ def with_adam(way: str, late: int, steps: int) -> Dict[str, Any]:
         run()
     if hvd.rank() != late:
         hvd.barrier()
+    hvd.barrier()
     optimizer.finish()
     own_rate = float(optimizer.learning_rate)
     kept = [it for it in optimizer.variables if "learning_rate" not in it.path]

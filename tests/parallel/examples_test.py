@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from typing import Any
+from typing import Any, Dict
 
 from harness import LIMIT_S, REPOSITORY, also, environment, preload, run_launcher
 
@@ -36,6 +36,21 @@ class MinimalTest(unittest.TestCase):
             self.assertEqual(main(["build", "tensorflow", "--out", folder]), 0)
             env = {"COVEY_PLUGIN_PATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
             self.check("tensorflow_minimal.py", env=env)
+            for method in ("eager", *also("local:H=4", "swarm")):
+                with self.subTest("a loop", method=method):
+                    self.check("tensorflow_loop.py", "--method", method, env=env)
+            for method in ("eager", *also("allreduce", "adpsgd")):
+                with self.subTest("fit", method=method):
+                    self.check_keras(method, env)
+
+    def check_keras(self, method: str, env: Dict[str, str]) -> None:
+        script = [str(EXAMPLES / "keras_fashion_mnist.py"), "--epochs", "1", "--max-steps", "5"]
+        command = ["-np", "2", "--method", method, sys.executable, *script]
+        code, out, err = run_launcher(command, env=env)
+        self.assertEqual(code, 0, err)
+        ends = [line for line in out if "accuracy" in line and "model" in line]
+        self.assertEqual(len(ends), 2, out)
+        self.assertEqual(len({line.rpartition(": loss ")[2] for line in ends}), 1, out)
 
     def test_without_a_framework_by_each_method_it_has(self) -> None:
         script = str(EXAMPLES / "numpy_own_framework.py")
@@ -58,9 +73,9 @@ class MinimalTest(unittest.TestCase):
         self.assertEqual(len(ends), 3, out)
         self.assertEqual(len({line.rpartition("weights ")[2] for line in ends}), 1, out)
 
-    def check(self, name: str, **options: Any) -> None:
+    def check(self, name: str, *flags: str, **options: Any) -> None:
         script = str(EXAMPLES / name)
-        code, out, err = run_launcher(["-np", "2", sys.executable, script], **options)
+        code, out, err = run_launcher(["-np", "2", *flags, sys.executable, script], **options)
         self.assertEqual(code, 0, err)
         self.assertEqual(len(out), 2, out)
         weights = {line.rpartition("weight ")[2] for line in out}

@@ -97,6 +97,7 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
         added = Accumulation(backward_passes_per_step, average_aggregated_gradients)
         super().__init__(learning_rate=0.0, name=name or f"distributed_{optimizer.name}")
         self._covey_method, self._covey_op, self._covey_group = text, op, process_set
+        self._covey_is_chosen = method is not None
         self._covey_sum = added
         self._covey_trainer: Optional[Trainer] = None
         self.inner_optimizer = optimizer
@@ -141,12 +142,12 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
         """Nothing: the inner optimizer loads its own."""
 
     def get_config(self) -> Any:
-        """Of a saved model: the inner optimizer, and the method."""
+        """Of a saved model: the inner optimizer, and the method if the script has chosen one."""
         return {
             "name": self.name,
             "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
             "op": int(self._covey_op),
-            "method": self._covey_method,
+            "method": self._covey_method if self._covey_is_chosen else None,
         }
 
     @classmethod
@@ -178,6 +179,8 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
             InvalidArgument: (a ValueError) other variables than at the first step.
             Unsupported: (a ValueError) it would be compiled by XLA.
             Mismatch: on every rank, at the first step: variables, method or op differ.
+            StagingError: (of AutoGraph) in place of these, with their message, while a tf.function
+                is traced.
             tf.errors.OpError: as ``covey.tensorflow.ops`` says. After one before its update nothing
                 has changed, and the next call is this step again; after a later one the next call
                 goes on with this step, and takes no gradients.

@@ -7,6 +7,7 @@ tf.function. Within one it becomes a part of the graph, so a step needs no Pytho
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Callable, Dict, List, Sequence
 
 import tensorflow as tf
@@ -19,6 +20,7 @@ from covey.method import parsed
 from covey.names import next_prefix
 from covey.reduce_op import core_code
 from covey.requests import BROADCAST, How
+from covey.state import state
 from covey.tensorflow import requests
 from covey.tensorflow.ops import by_dtype
 from covey.tensorflow.streams import operations
@@ -73,7 +75,7 @@ class Trainer:
         update: ``update(gradients, hypers)`` changes variables and state, by gradients (tensors, of
             this rank or of all ranks) and a tensor [num_hypers] of float64. It is traced once for
             each graph in which there is a step.
-        state: tf.Variables that ``update`` changes beside these: of floating-point numbers, or of
+        kept: tf.Variables that ``update`` changes beside these: of floating-point numbers, or of
             whole ones.
         method: a whole text, as ``covey.method.choose`` returns it.
         op: Average or Sum of gradients.
@@ -90,11 +92,12 @@ class Trainer:
     """
 
     def __init__(
-        self, variables: Tensors, update: Update, state: Tensors, *, method: str, op: int,
+        self, variables: Tensors, update: Update, kept: Tensors, *, method: str, op: int,
         group: Group, num_hypers: int, begin: Any, root: int,
     ) -> None:
         self._number = 0
-        self.variables, self._state, self._update = list(variables), list(state), update
+        self._is_within = False  # A call of the core.
+        self.variables, self._state, self._update = list(variables), list(kept), update
         self._num_hypers = num_hypers
         if not self.variables:
             raise InvalidArgument("a training needs at least one variable")
@@ -114,6 +117,7 @@ class Trainer:
         lengths = [it.dtype.size * count for it, count in zip(self.variables, counts)]
         with tf.device("CPU:0"):
             self._handle = operations.covey_trainer(number=self._number, lengths=lengths)
+        state.add_helper(self)
 
     @property
     def version(self) -> int:
@@ -144,6 +148,13 @@ class Trainer:
     def settle(self) -> None:
         """Nothing that this rank has learnt is with another one afterwards, or under way."""
         self._call("settle")
+
+    def help(self) -> None:
+        """While its thread waits for whatever else: a state for a rank that has fallen behind."""
+        if not self._number or self._is_within or not tf.executing_eagerly():
+            return
+        with contextlib.suppress(tf.errors.OpError):
+            self._call("serve")
 
     def close(self) -> None:
         """Gives the trainer's memory back; the variables stay."""
@@ -182,9 +193,13 @@ class Trainer:
 
         if self._is_equal is not None and gradients:
             tf.cond(self._is_equal, lambda: tf.constant(True), self._begin)
-        with tf.device("CPU:0"):
-            operations.covey_trainer_begin(self._handle, numbers, call=call)
-            tf.while_loop(lambda verb: tf.not_equal(verb, _DONE), act, [tf.constant(_PENDING)])
+        self._is_within = True
+        try:
+            with tf.device("CPU:0"):
+                operations.covey_trainer_begin(self._handle, numbers, call=call)
+                tf.while_loop(lambda it: tf.not_equal(it, _DONE), act, [tf.constant(_PENDING)])
+        finally:
+            self._is_within = False
 
     def _branches(self, gradients: Tensors) -> List[Callable[[Any], Any]]:
         """For each verb what is to be done, given the action's hyper-parameters."""

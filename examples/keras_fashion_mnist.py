@@ -1,0 +1,94 @@
+"""Fashion-MNIST by Keras's fit(), by any method:
+
+    coveyrun -np 4 --method eager python keras_fashion_mnist.py
+
+Each rank trains on its share of the images. The callbacks are Horovod's. At the end all ranks have
+the same model, and each evaluates it on its share of the test images. The images are read by the
+example for PyTorch, which needs torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import pathlib
+import sys
+from typing import Any, Tuple
+
+import keras
+import numpy
+
+import covey.keras as hvd
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "fashion_mnist"))
+from data import Images, load  # noqa: E402  # pylint: disable=wrong-import-position
+
+MEAN, DEVIATION = 0.2860, 0.3530  # Of Fashion-MNIST's pixels in 0..1.
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Fashion-MNIST, data parallel, by Keras.")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=64, help="per rank")
+    parser.add_argument("--lr", type=float, default=0.02, help="for one rank; times their number")
+    parser.add_argument("--max-steps", type=int, help="at most so many steps per epoch")
+    parser.add_argument("--data", metavar="DIR", help="folder with the four .gz files")
+    return parser.parse_args()
+
+
+def make_model() -> keras.Model:
+    """106,122 parameters."""
+    return keras.Sequential(
+        [
+            keras.Input([28, 28, 1]),
+            keras.layers.Conv2D(16, 5, strides=2, padding="same", activation="relu"),
+            keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
+            keras.layers.MaxPooling2D(),
+            keras.layers.Flatten(),
+            keras.layers.Dense(64, activation="relu"),
+            keras.layers.Dense(10),
+        ]
+    )
+
+
+def share(images: Images, most: int) -> Tuple[Any, Any]:
+    """Pixels [n, 28, 28, 1] and labels [n] of this rank, equally many on each."""
+    count = min(len(images.labels) // hvd.size(), most)
+    mine = slice(hvd.rank(), hvd.size() * count, hvd.size())
+    pixels = images.pixels.numpy()[mine].transpose(0, 2, 3, 1).astype("float32")
+    return (pixels / 255 - MEAN) / DEVIATION, images.labels.numpy()[mine]
+
+
+def main() -> None:
+    args = parse_arguments()
+    hvd.init()
+    keras.utils.set_random_seed(hvd.rank())
+    dataset = load(args.data)
+    model = make_model()
+    rate = args.lr * hvd.size()
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, metrics=["accuracy"])
+    steps = args.max_steps or sys.maxsize
+    model.fit(
+        *share(dataset.train, steps * args.batch_size),
+        batch_size=args.batch_size,
+        epochs=args.epochs,
+        verbose=2 if hvd.rank() == 0 else 0,
+        callbacks=[
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvd.callbacks.MetricAverageCallback(),
+            hvd.callbacks.LearningRateWarmupCallback(rate, warmup_epochs=1),
+        ],
+    )
+    results = model.evaluate(*share(dataset.test, sys.maxsize), verbose=0)
+    mean = hvd.allreduce(numpy.array(results), name="evaluation").numpy()
+    bits = hashlib.sha256(b"".join(it.tobytes() for it in model.get_weights())).hexdigest()[:8]
+    print(
+        f"rank {hvd.rank()} of {hvd.size()}: {dataset.name}: loss {mean[0]:.4f}, "
+        f"accuracy {100 * mean[1]:.2f}%, model {bits}"
+    )
+
+
+if __name__ == "__main__":
+    main()

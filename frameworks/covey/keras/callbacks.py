@@ -1,0 +1,6 @@
+"""The callbacks of :mod:`covey.tensorflow.keras.callbacks`."""
+
+from __future__ import annotations
+
+from covey.tensorflow.keras.callbacks import *  # noqa: F401,F403  # Those of __all__.
+from covey.tensorflow.keras.callbacks import __all__  # noqa: F401

@@ -1,0 +1,78 @@
+"""Functions with the arguments that Horovod's Keras modules give them. See covey.tensorflow.ops."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, Optional, Type
+
+import keras
+
+from covey.errors import InvalidArgument
+from covey.tensorflow import ops
+from covey.tensorflow.compression import Compression, Compressor
+from covey.tensorflow.optimizer import DistributedOptimizer
+
+
+def allreduce(
+    value: Any,
+    name: Optional[str] = None,
+    average: Optional[bool] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: Optional[int] = None,
+    compression: Type[Compressor] = Compression.none,
+) -> Any:
+    """``op`` (Average when None) of a tensor or number over all ranks: a tensor of its shape and
+    dtype. Raises as :func:`covey.tensorflow.allreduce`."""
+    factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
+    return ops.allreduce(value, average, op=op, name=name, compression=compression, **factors)
+
+
+def allgather(value: Any, name: Optional[str] = None) -> Any:
+    """The tensors of all ranks, one after the other on dimension 0, which may differ."""
+    return ops.allgather(value, name)
+
+
+def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
+    """The tensor of rank ``root_rank``."""
+    return ops.broadcast(value, root_rank, name)
+
+
+def load_model(
+    filepath: str,
+    custom_optimizers: Optional[Iterable[type]] = None,
+    custom_objects: Optional[Dict[str, Any]] = None,
+    compression: Type[Compressor] = Compression.none,
+    legacy_opts: bool = False,
+    **options: Any,
+) -> Any:
+    """A saved model, whose optimizer is a ``DistributedOptimizer``, also if it was saved with
+    another one.
+
+    Args:
+        filepath: a file that ``model.save()`` has written.
+        custom_optimizers: classes of optimizers that Keras does not have.
+        custom_objects: as for ``keras.models.load_model``.
+        compression, options: of ``DistributedOptimizer``, ``method`` for example.
+        legacy_opts: False: Keras 3 has none.
+
+    Raises:
+        InvalidArgument: (a ValueError) the model was not compiled, or ``legacy_opts``.
+        Others: as ``keras.models.load_model`` and ``DistributedOptimizer``.
+
+    Example:
+        >>> model = hvd.load_model("model.keras", method="eager")
+    """
+    if legacy_opts:
+        raise InvalidArgument("legacy_opts: Keras 3 has no legacy optimizers")
+    known = {kind.__name__: kind for kind in custom_optimizers or ()}
+    known.update(custom_objects or {})
+    model = keras.models.load_model(filepath, custom_objects=known)
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        raise InvalidArgument(f"the model in {filepath} has no optimizer: it was not compiled")
+    if isinstance(optimizer, DistributedOptimizer):
+        optimizer = optimizer.inner_optimizer
+    wrapped = DistributedOptimizer(optimizer, compression=compression, **options)
+    wrapped.build(model.trainable_variables)
+    model.optimizer = wrapped
+    return model
