@@ -166,8 +166,8 @@ def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
     ``covey.torch.consensus``.
 
     Args:
-        model: a torch.nn.Module whose parameters a ``DistributedOptimizer`` trains, or a
-            ``covey.numpy.Trainer``.
+        model: a torch.nn.Module whose parameters a ``DistributedOptimizer`` trains, a Keras model
+            that was compiled with one, or a ``covey.numpy.Trainer``.
         exact: all ranks call it, and get the exact mean of all.
         timeout: seconds to look again at a rank whose model is being changed.
 
@@ -175,13 +175,24 @@ def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
         >>> with covey.consensus(model) as mean:
         ...     print(accuracy(model), mean.distance, mean.ages, mean.missing)
     """
-    look: Any
-    arrays = sys.modules.get("covey.numpy_trainer")  # No framework is imported for another's model.
+    return _consensus_of(model)(model, exact=exact, timeout=timeout)
+
+
+def _consensus_of(model: Any) -> Callable[..., Any]:
+    """That of its framework. No framework is imported for a model of another one."""
+    arrays = sys.modules.get("covey.numpy_trainer")
+    keras = sys.modules.get("keras")
     if arrays is not None and isinstance(model, arrays.Trainer):
-        from covey.numpy_consensus import consensus as look
-    else:
-        from covey.torch.view import consensus as look
-    return look(model, exact=exact, timeout=timeout)
+        from covey.numpy_consensus import consensus as of_arrays
+
+        return of_arrays
+    if keras is not None and isinstance(model, (keras.Model, keras.optimizers.Optimizer)):
+        from covey.tensorflow.consensus import consensus as of_variables
+
+        return of_variables
+    from covey.torch.view import consensus as of_tensors
+
+    return of_tensors
 
 
 def save(path: Any, model: Any, optimizer: Any, **also: Any) -> None:

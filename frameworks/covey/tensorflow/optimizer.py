@@ -160,6 +160,11 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
     # ---- Training -------------------------------------------------------------------------------
 
     @property
+    def trainer(self) -> Optional[Trainer]:
+        """That of the core; None before the first step."""
+        return self._covey_trainer
+
+    @property
     def version(self) -> int:
         """How many updates were done; by a method that does not wait for all ranks the versions
         applied: models are equal at equal version."""

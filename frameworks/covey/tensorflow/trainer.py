@@ -98,7 +98,7 @@ class Trainer:
         self._number = 0
         self._is_within = False  # A call of the core.
         self.variables, self._state, self._update = list(variables), list(kept), update
-        self._num_hypers = num_hypers
+        self.method, self.group, self._num_hypers = method, group, num_hypers
         if not self.variables:
             raise InvalidArgument("a training needs at least one variable")
         codes = check_variables(self.variables, True)
@@ -118,6 +118,11 @@ class Trainer:
         with tf.device("CPU:0"):
             self._handle = operations.covey_trainer(number=self._number, lengths=lengths)
         state.add_helper(self)
+
+    @property
+    def number(self) -> int:
+        """The core's."""
+        return self._number
 
     @property
     def version(self) -> int:

@@ -1,0 +1,89 @@
+"""Looking at the model that a job has while its ranks train on different ones."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterator, List
+
+import tensorflow as tf
+
+from covey.errors import InvalidArgument
+from covey.numpy_consensus import Training, mean_of_models
+from covey.seen_models import Consensus
+from covey.tensorflow.optimizer import DistributedOptimizer
+from covey.tensorflow.trainer import Trainer
+from covey.trainer_handle import TrainerHandle
+
+
+@contextlib.contextmanager
+def consensus(
+    model: Any, *, exact: bool = False, timeout: float = 1.0
+) -> Iterator[Consensus]:
+    """Within it the variables of ``model`` hold the mean of what all ranks' models are now, outside
+    of tf.function and between two steps, as in a callback of ``fit()`` at the end of an epoch. On
+    exit they are what they were. Any rank calls it alone, and no rank waits.
+
+    By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
+    ``diloco``: the model that ranks depart from. ``wagma``, ``local`` with ``max_wait``: the model
+    that each has published last. ``adpsgd``, ``swarm``: the model that each has handed in last,
+    with the changes by others since. ``local``, ``dpsgd``: with ``exact`` only, because others
+    cannot read memory of TensorFlow.
+
+    Args:
+        model: a Keras model that was compiled with a ``DistributedOptimizer``, or that optimizer.
+            Variables that it does not train stay as they are.
+        exact: all ranks call it, after equally many steps (with ``eager`` after ``finish()``), and
+            get the mean of exactly what they have then.
+        timeout: seconds to look again at a rank whose model is being changed; then it is in
+            ``missing``.
+
+    Yields:
+        A ``Consensus``: ``distance``, ``norm``, ``ages``, ``missing``.
+
+    Raises:
+        InvalidArgument: (a ValueError) no DistributedOptimizer has trained this model yet.
+        Unsupported: (a ValueError) the ranks share no memory: all call it with ``exact=True``.
+        CoveyError: with ``exact``: a rank is gone.
+
+    Example:
+        >>> with covey.consensus(model) as mean:
+        ...     print(model.evaluate(images, labels), mean.distance)
+    """
+    trainer = _trainer_of(model)
+    kept = _values(trainer)
+
+    def settle() -> List[Any]:
+        trainer.settle()
+        kept[:] = _values(trainer)  # It has taken up what others have made of it.
+        return kept
+
+    handle = TrainerHandle(len(kept), trainer.number)
+    training = Training(handle, kept, trainer.method, trainer.group, settle)
+    found, mean = mean_of_models(training, exact, timeout)
+    try:
+        _assign(trainer, mean)
+        yield found
+    finally:
+        _assign(trainer, kept)
+
+
+def _trainer_of(model: Any) -> Trainer:
+    optimizer = getattr(model, "optimizer", model)
+    while not isinstance(optimizer, DistributedOptimizer) and hasattr(optimizer, "inner_optimizer"):
+        optimizer = optimizer.inner_optimizer  # fit() scales losses, for example.
+    trainer = getattr(optimizer, "trainer", None)
+    if trainer is None or not tf.executing_eagerly():
+        raise InvalidArgument(
+            "consensus: no DistributedOptimizer has trained this model yet, or it is within a "
+            "tf.function: compile the model with one, and call it outside, after the first step"
+        )
+    return trainer
+
+
+def _values(trainer: Trainer) -> List[Any]:
+    return [variable.numpy().copy() for variable in trainer.variables]
+
+
+def _assign(trainer: Trainer, values: List[Any]) -> None:
+    for variable, value in zip(trainer.variables, values):
+        variable.assign(value)
