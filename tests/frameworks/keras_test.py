@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from typing import Any, Dict, List
 
-from ranks import SEED, SharedPool, refusal_of
+from ranks import SEED, SharedPool, also, refusal_of
 from tensorflows import IS_RANK, set_up
 
 if IS_RANK:
@@ -21,8 +21,10 @@ if IS_RANK:
     import covey.tensorflow.keras as hvd
     from covey.keras.callbacks import MetricAverageCallback
 
-METHODS = ("allreduce", "eager:max_wait=60s", "local:H=3", "diloco:H=3,max_wait=60s",
-           "wagma:S=2,tau=3,max_wait=60s", "dpsgd", "adpsgd", "swarm:H=2")
+METHODS = (
+    "allreduce", "eager:max_wait=60s", "diloco:H=3,max_wait=60s", "swarm:H=2",
+    *also("local:H=3", "wagma:S=2,tau=3,max_wait=60s", "dpsgd", "adpsgd"),
+)
 SAMPLES, BATCH, RATE = 64, 8, 0.0625
 
 pool = SharedPool(__file__)

@@ -13,7 +13,9 @@ A program written for Horovod changes one line::
         zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
     )
 
-The operations are compiled for the TensorFlow that is installed, by ``covey build tensorflow``.
+For a training by a method, as by ``coveyrun --method eager``, ``hvd.DistributedOptimizer`` takes
+the place of the tape. ``fit()``: :mod:`covey.keras`. The operations are compiled for the
+TensorFlow that is installed, by ``covey build tensorflow``.
 torch and TensorFlow in one process share one runtime.
 """
 
