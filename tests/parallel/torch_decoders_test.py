@@ -90,7 +90,8 @@ class CheckpointsTest(FuzzTestCase):
         self.path = pathlib.Path(kept.name) / "checkpoint"
         part = checkpoint_folder.begin(self.path)
         content = {"weight": torch.ones(3), "steps": 7}
-        files = {folder.MODEL: tuple(folder.write(part, folder.MODEL, content))}
+        dump = folder.dump(content)
+        files = {folder.MODEL: tuple(checkpoint_folder.write(part, folder.MODEL, dump))}
         manifest = {"format": checkpoint_folder.FORMAT, "size": 1, "files": files}
         checkpoint_folder.commit(part, self.path, manifest)
 

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import pathlib
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 
 from covey import _native, checkpoint_folder
-from covey.errors import BadCheckpoint, InvalidArgument
+from covey.checkpoints import Loaded, agree_on_steps, reset_of, unknown, write
+from covey.errors import InvalidArgument
 from covey.meeting import Meeting
-from covey.method import text_at
 from covey.notice import tell
 from covey.state import state
 from covey.torch import folder, resume
 from covey.torch.codecs import put_back
 from covey.torch.contents import PARTS, Contents, check_model, check_optimizer
 from covey.torch.method_arrays import put_back_to_method
-
-
-class Loaded:
-    """The outcome of ``load``.
-
-    Attributes:
-        exact: each rank goes on from where it was, by the same method.
-        reset: the changed parts, in words; empty if ``exact``.
-        steps: how often ``step()`` was called, on this rank (else on the rank that did most).
-        version: the optimizer's, likewise.
-        method: the full text of the method that it was saved with.
-        size: how many ranks saved it.
-
-    A value given to ``save`` by name is ``loaded["epoch"]``; of an object with ``load_state_dict``
-    its state dict.
-    """
-
-    def __init__(self, manifest: Mapping[str, Any], reset: List[str]) -> None:
-        self.method, self.size = str(manifest["method"]), int(manifest["size"])
-        self.reset, self.exact = reset, not reset
-        self.steps = self.version = 0
-        self._also: Dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._also:
-            raise KeyError(_unknown(name, self._also))
-        return self._also[name]
-
-    def __repr__(self) -> str:
-        return f"Loaded(exact={self.exact}, steps={self.steps}, reset={self.reset})"
 
 
 def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None:
@@ -102,7 +71,7 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     manifest["method"] = optimizer._covey_progress.method
     manifest["positions"] = positions
     manifest["optimizer"] = {"class": type(optimizer).__name__, "groups": contents.names}
-    _write(meeting, place, files, manifest)
+    write(meeting, place, {name: folder.dump(it) for name, it in files.items()}, manifest)
 
 
 def _meet(what: str, optimizer: Any) -> Meeting:
@@ -137,12 +106,7 @@ def _agree_on_step(optimizer: Any, positions: List[Dict[str, Any]], ranks: List[
         for position in positions:
             position["steps"] = progress.steps
         return
-    for rank, done in zip(ranks, steps):
-        if done != steps[0]:
-            raise InvalidArgument(
-                f"save: rank {ranks[0]} has done {steps[0]} steps, and rank {rank} {done}: all "
-                "call it after the same step"
-            )
+    agree_on_steps(steps, ranks)
 
 
 def _files_of(meeting: Meeting, contents: Contents) -> Tuple[Dict[str, Any], Dict[str, Any]]:
@@ -176,36 +140,6 @@ def _files_of(meeting: Meeting, contents: Contents) -> Tuple[Dict[str, Any], Dic
         "own": own,
         "tensors": contents.tensors,
     }
-
-
-def _write(
-    meeting: Meeting, place: pathlib.Path, files: Dict[str, Any], manifest: Dict[str, Any]
-) -> None:
-    made: Optional[pathlib.Path] = None
-
-    def begin() -> str:
-        nonlocal made
-        made = checkpoint_folder.begin(place)
-        return str(made)
-
-    try:
-        where = pathlib.Path(meeting.on_lead(begin))
-        entries: Dict[str, Tuple[int, str]] = {}
-        with meeting.part():
-            if not where.is_dir():
-                raise InvalidArgument(
-                    f"{where} was made by rank {meeting.group.ranks[0]} and is not to be seen "
-                    "here: the path has to be in a file system that all ranks share"
-                )
-            for name, content in files.items():
-                entries[name] = tuple(folder.write(where, name, content))
-        meeting.agree()
-        for each in meeting.gather(entries):
-            manifest.setdefault("files", {}).update(each)
-        meeting.on_lead(lambda: checkpoint_folder.commit(where, place, manifest))
-    finally:
-        if made is not None:
-            checkpoint_folder.abandon(made)  # After commit() there is nothing by that name.
 
 
 def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Loaded:
@@ -303,13 +237,14 @@ class _Source:
             checkpoint_folder.check(where, name, entries)
         positions = manifest["positions"]
         self.position = positions[index] if is_exact else _joint(positions)
-        self.reset = [] if is_exact else _reset(manifest, size, method, bool(self.also))
+        steps, has_also = _joint(positions)["steps"], bool(self.also)
+        self.reset = [] if is_exact else reset_of(manifest, steps, size, method, has_also)
 
     def check(self, also: Mapping[str, Any]) -> None:
         """Raises InvalidArgument (a ValueError) for a name that the checkpoint has not."""
         for name, target in also.items():
             if name not in self.also:
-                raise InvalidArgument(_unknown(name, self.also))
+                raise InvalidArgument(unknown(name, self.also))
             if not hasattr(target, "load_state_dict") or self.also[name][0] != "state":
                 raise InvalidArgument(
                     f"{name} was saved as a value, or is one: it is loaded[{name!r}] afterwards"
@@ -334,31 +269,3 @@ def _joint(positions: List[Dict[str, Any]]) -> Dict[str, Any]:
         "parted": False,
         "differs": False,
     }
-
-
-def _reset(manifest: Mapping[str, Any], size: int, method: str, has_also: bool) -> List[str]:
-    """The parts of a checkpoint that ``size`` ranks cannot take up by ``method``."""
-    said: List[str] = []
-    own, steps = manifest["own"], _joint(manifest["positions"])["steps"]
-    if manifest["method"] != method:
-        before, now = text_at(manifest["method"], steps), text_at(method, steps)
-        said.append(f"method {before} -> {now}, at step {steps}")
-    if manifest["size"] != size:
-        said.append(f"{manifest['size']} ranks -> {size}")
-        if has_also:
-            said.append("what was saved by name: that of the first rank, on all")
-        if "buffers" in own:
-            said.append("buffers: their mean (whole numbers: those of the first rank), on all")
-        said.append("random numbers: not set")
-    if "parameters" in own:
-        said.append("models: the mean of all ranks', on all")
-    if "optimizer" in own:
-        said.append("the optimizer's momenta and the like: their mean, on all")
-    return said
-
-
-def _unknown(name: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    there = ", ".join(known) or "none"
-    return f"the checkpoint has nothing by the name {name}: it has {there}{hint}"

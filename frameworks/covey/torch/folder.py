@@ -8,12 +8,11 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 import torch
 
 from covey import checkpoint_folder
-from covey.checkpoint_folder import Entry
 
 MODEL, OPTIMIZER = "model.pt", "optimizer.pt"
 
@@ -23,9 +22,9 @@ def rank_file(index: int) -> str:
     return f"rank{index}.pt"
 
 
-def write(folder: pathlib.Path, name: str, content: Any) -> Entry:
-    """Writes ``content``, which is plain, to the disc. Raises OSError: it cannot."""
-    return checkpoint_folder.write(folder, name, lambda file: torch.save(content, file))
+def dump(content: Any) -> Callable[[Any], None]:
+    """Writes ``content``, which is plain, to a file."""
+    return lambda file: torch.save(content, file)
 
 
 def read(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> Any:
