@@ -175,61 +175,70 @@ def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
         >>> with covey.consensus(model) as mean:
         ...     print(accuracy(model), mean.distance, mean.ages, mean.missing)
     """
-    return _consensus_of(model)(model, exact=exact, timeout=timeout)
-
-
-def _consensus_of(model: Any) -> Callable[..., Any]:
-    """That of its framework. No framework is imported for a model of another one."""
-    arrays = sys.modules.get("covey.numpy_trainer")
-    keras = sys.modules.get("keras")
+    arrays = sys.modules.get("covey.numpy_trainer")  # No framework is imported for another's model.
     if arrays is not None and isinstance(model, arrays.Trainer):
         from covey.numpy_consensus import consensus as of_arrays
 
-        return of_arrays
-    if keras is not None and isinstance(model, (keras.Model, keras.optimizers.Optimizer)):
+        return of_arrays(model, exact=exact, timeout=timeout)
+    if _is_of_keras(model):
         from covey.tensorflow.consensus import consensus as of_variables
 
-        return of_variables
+        return of_variables(model, exact=exact, timeout=timeout)
     from covey.torch.view import consensus as of_tensors
 
-    return of_tensors
+    return of_tensors(model, exact=exact, timeout=timeout)
 
 
-def save(path: Any, model: Any, optimizer: Any, **also: Any) -> None:
-    """Saves a training of torch as one folder, with all that its method holds; all ranks call it.
+def _is_of_keras(model: Any) -> bool:
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(model, (keras.Model, keras.optimizers.Optimizer))
 
-    All that it does and raises is documented at ``covey.torch.save``.
+
+def save(path: Any, model: Any, optimizer: Any = None, **also: Any) -> None:
+    """Saves a training as one folder, with all that its method holds; all ranks call it.
+
+    All that it does and raises is documented at ``covey.torch.save``, for models of Keras at
+    ``covey.tensorflow.save``.
 
     Args:
         path: the folder, in a file system that all ranks share.
-        model: a torch.nn.Module.
-        optimizer: a ``DistributedOptimizer``.
-        **also: a scheduler and the like, and plain values.
+        model: a torch.nn.Module, or a Keras model.
+        optimizer: a ``DistributedOptimizer``; None: the one that a Keras model was compiled with.
+        **also: a scheduler and the like (torch), and plain values.
 
     Example:
         >>> covey.save("run/last", model, optimizer, scheduler=scheduler, epoch=epoch)
     """
-    from covey.torch.checkpoint import save as write  # Only here is torch needed.
+    if _is_of_keras(model):
+        from covey.tensorflow.checkpoint import save as write_variables
 
-    write(path, model, optimizer, **also)
+        return write_variables(path, model, optimizer, **also)
+    from covey.torch.checkpoint import save as write
+
+    return write(path, model, optimizer, **also)
 
 
-def load(path: Any, model: Any, optimizer: Any, **also: Any) -> Any:
+def load(path: Any, model: Any, optimizer: Any = None, **also: Any) -> Any:
     """Goes on from where ``save`` was called; all ranks call it. Says what was reset.
 
-    All that it gives and raises is documented at ``covey.torch.load``.
+    All that it gives and raises is documented at ``covey.torch.load``, for models of Keras at
+    ``covey.tensorflow.load``.
 
     Args:
         path: the folder.
-        model: a torch.nn.Module, made as it was for ``save``.
-        optimizer: a ``DistributedOptimizer`` of the same class.
-        **also: objects that were saved by these names.
+        model: a torch.nn.Module, or a Keras model, made as it was for ``save``.
+        optimizer: a ``DistributedOptimizer`` of the same class; None: that of a Keras model.
+        **also: objects that were saved by these names (torch).
 
     Example:
         >>> loaded = covey.load("run/last", model, optimizer, scheduler=scheduler)
         >>> first = loaded["epoch"] + 1
     """
-    from covey.torch.checkpoint import load as read  # Only here is torch needed.
+    if _is_of_keras(model):
+        from covey.tensorflow.checkpoint import load as read_variables
+
+        return read_variables(path, model, optimizer, **also)
+    from covey.torch.checkpoint import load as read
 
     return read(path, model, optimizer, **also)
 

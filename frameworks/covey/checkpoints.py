@@ -1,7 +1,7 @@
 """Saving and loading by all ranks together, whatever the framework. Internal.
 
-A checkpoint is a folder (``checkpoint_folder.py``). A framework writes files of its own: the mean of
-all ranks' models, the optimizer, and what each rank has for itself.
+A checkpoint is a folder (``checkpoint_folder.py``). A framework writes files of its own: the mean
+of all models, the optimizer, and what each rank has for itself.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ torch and TensorFlow in one process share one runtime.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 try:
@@ -74,15 +75,18 @@ __all__ = [
     "barrier",
     "broadcast_object",
     "broadcast_variables",
+    "consensus",
     "cross_rank",
     "cross_size",
     "init",
     "is_homogeneous",
     "is_initialized",
     "join",
+    "load",
     "local_rank",
     "local_size",
     "rank",
+    "save",
     "shutdown",
     "size",
     "start_timeline",
@@ -110,11 +114,17 @@ def code_of_dtype(dtype: Any) -> Any:
     raise Unsupported(f"{dtype!r}: TensorFlow's tensors cannot lie in the arena")
 
 
-def __getattr__(name: str) -> Any:
-    if name == "DistributedOptimizer":  # Keras takes seconds to import.
-        from covey.tensorflow.optimizer import DistributedOptimizer
+_OF_KERAS = {
+    "DistributedOptimizer": "optimizer",
+    "consensus": "consensus",
+    "load": "checkpoint",
+    "save": "checkpoint",
+}
 
-        return DistributedOptimizer
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_KERAS:  # Keras takes seconds to import.
+        return getattr(importlib.import_module(f"{__name__}.{_OF_KERAS[name]}"), name)
     base = name.rstrip("_")
     if base.endswith("_async") or (name.endswith("_") and base in ops.__all__):
         raise AttributeError(

@@ -41,7 +41,8 @@ def consensus(
         A ``Consensus``: ``distance``, ``norm``, ``ages``, ``missing``.
 
     Raises:
-        InvalidArgument: (a ValueError) no DistributedOptimizer has trained this model yet.
+        InvalidArgument: (a ValueError) no DistributedOptimizer has trained this model yet; within
+            a tf.function.
         Unsupported: (a ValueError) the ranks share no memory: all call it with ``exact=True``.
         CoveyError: with ``exact``: a rank is gone.
 
@@ -49,7 +50,9 @@ def consensus(
         >>> with covey.consensus(model) as mean:
         ...     print(model.evaluate(images, labels), mean.distance)
     """
-    trainer = _trainer_of(model)
+    trainer = optimizer_of(model, "consensus").trainer
+    if trainer is None:
+        raise InvalidArgument("consensus: this model has not done a step yet")
     kept = _values(trainer)
 
     def settle() -> List[Any]:
@@ -67,17 +70,22 @@ def consensus(
         _assign(trainer, kept)
 
 
-def _trainer_of(model: Any) -> Trainer:
+def optimizer_of(model: Any, what: str) -> DistributedOptimizer:
+    """The one that a model was compiled with, or that it is. ``what``: the call, for the message.
+
+    Raises:
+        InvalidArgument: (a ValueError) there is none, or it is within a tf.function.
+    """
+    if not tf.executing_eagerly():
+        raise InvalidArgument(f"{what}: it is within a tf.function; call it outside, between steps")
     optimizer = getattr(model, "optimizer", model)
     while not isinstance(optimizer, DistributedOptimizer) and hasattr(optimizer, "inner_optimizer"):
         optimizer = optimizer.inner_optimizer  # fit() scales losses, for example.
-    trainer = getattr(optimizer, "trainer", None)
-    if trainer is None or not tf.executing_eagerly():
+    if not isinstance(optimizer, DistributedOptimizer):
         raise InvalidArgument(
-            "consensus: no DistributedOptimizer has trained this model yet, or it is within a "
-            "tf.function: compile the model with one, and call it outside, after the first step"
+            f"{what}: no DistributedOptimizer trains this model: compile it with one"
         )
-    return trainer
+    return optimizer
 
 
 def _values(trainer: Trainer) -> List[Any]:

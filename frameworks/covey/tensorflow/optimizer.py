@@ -19,7 +19,7 @@ from covey.reduce_op import Average, ReduceOp, Sum
 from covey.tensorflow.accumulation import Accumulation
 from covey.tensorflow.compression import Compression, Compressor
 from covey.tensorflow.optimizer_options import check_options, with_compression
-from covey.tensorflow.trainer import Trainer
+from covey.tensorflow.trainer import Resumption, Trainer
 
 
 def _plain(variable: Any) -> Any:
@@ -100,6 +100,7 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
         self._covey_is_chosen = method is not None
         self._covey_sum = added
         self._covey_trainer: Optional[Trainer] = None
+        self._covey_resumption: Optional[Resumption] = None
         self.inner_optimizer = optimizer
         self.root_rank = process_set.ranks[0]
 
@@ -163,6 +164,20 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
     def trainer(self) -> Optional[Trainer]:
         """That of the core; None before the first step."""
         return self._covey_trainer
+
+    @property
+    def method(self) -> str:
+        """Its whole text."""
+        return self._covey_method
+
+    @property
+    def process_set(self) -> Group:
+        """The ranks that train together."""
+        return self._covey_group
+
+    def resume(self, resumption: Resumption) -> None:
+        """The first step, which is still to come, goes on from there. All ranks call it."""
+        self._covey_resumption = resumption
 
     @property
     def version(self) -> int:
@@ -266,6 +281,7 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
             num_hypers=0 if rate is None else 1,
             begin=self.iterations,
             root=self.root_rank,
+            resumption=self._covey_resumption,
         )
 
     def _rate(self) -> Any:

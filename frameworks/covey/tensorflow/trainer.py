@@ -8,15 +8,17 @@ tf.function. Within one it becomes a part of the graph, so a step needs no Pytho
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, List, Sequence
+import ctypes
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import numpy
 import tensorflow as tf
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
 from covey.framework import DTYPE_NAMES
 from covey.group import Group
-from covey.method import parsed
+from covey.method import parsed, plan
 from covey.names import next_prefix
 from covey.reduce_op import core_code
 from covey.requests import BROADCAST, How
@@ -28,6 +30,8 @@ from covey.tensorflow.streams import operations
 # covey_verb of core/api/covey_trainer.h.
 (_PENDING, _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK,
  _LIST_STATE, _LOAD_STATE, _VACATE) = range(11)
+
+_BEGIN, _PLANNED = 3, 12  # Of covey_position's fields.
 
 Tensors = Sequence[Any]
 Update = Callable[[List[Any], Any], None]
@@ -64,6 +68,18 @@ def check_variables(variables: Tensors, are_trained: bool) -> List[int]:
     return codes
 
 
+class Resumption(NamedTuple):
+    """Where a training goes on that was saved.
+
+    Attributes:
+        position: of this rank, as ``covey_position`` of core/api/covey_trainer.h.
+        replicated: by name the bytes of the arrays that the method replicates on all ranks.
+    """
+
+    position: Tuple[int, ...]
+    replicated: Dict[str, Any]
+
+
 class Trainer:
     """The variables of a model, trained by all ranks of a group.
 
@@ -83,6 +99,7 @@ class Trainer:
         num_hypers: so many numbers travel with gradients: an update gets those of its gradients.
         begin: how many updates the model has had before, as rank ``root`` says.
         root: a global rank.
+        resumption: instead of beginning with what the root has, each rank goes on from there.
 
     Raises:
         InvalidArgument, Unsupported: (ValueErrors) there is no variable; one cannot be sent; the
@@ -94,6 +111,7 @@ class Trainer:
     def __init__(
         self, variables: Tensors, update: Update, kept: Tensors, *, method: str, op: int,
         group: Group, num_hypers: int, begin: Any, root: int,
+        resumption: Optional[Resumption] = None,
     ) -> None:
         self._number = 0
         self._is_within = False  # A call of the core.
@@ -105,12 +123,18 @@ class Trainer:
         check_variables(self._state, False)
         counts = [variable.shape.num_elements() for variable in self.variables]
         name = next_prefix("tensorflow", group.ranks)
-        how = (parsed(method), core_code(op), int(_of_root([begin], root, name, group)[0]))
+        if resumption is not None:
+            begin = resumption.position[_BEGIN]
+        else:
+            begin = int(_of_root([begin], root, name, group)[0])
+        how = (parsed(method), core_code(op), begin)
         what = (tuple(codes), tuple(counts), num_hypers, len(self._state))
         self._number = _native.trainer_open(group.id, name, *how, *what)
         self._root_of = (root, f"{name}.begin", group)
         self._is_equal: Any = None  # Where it is a variable: whether all have begun with one model.
-        if not all(it.is_initialized() for it in self.variables):
+        if resumption is not None:
+            self._resume(resumption)
+        elif not all(it.is_initialized() for it in self.variables):
             self._is_equal = tf.Variable(False)  # The graph that makes them has not run yet.
         else:
             self._begin()
@@ -128,6 +152,21 @@ class Trainer:
     def version(self) -> int:
         """Updates done, by versions applied: models are equal at equal version."""
         return _native.trainer_position(self._number)[0]
+
+    def position(self) -> List[int]:
+        """Between two steps: where this rank is, as ``covey_position``."""
+        return list(_native.trainer_position(self._number))
+
+    def replicated(self) -> Dict[str, Any]:
+        """Between two steps: copies of the arrays that the method replicates, as bytes."""
+        return {
+            name: numpy.frombuffer(ctypes.string_at(at, length), numpy.uint8)
+            for name, at, length in _native.trainer_state(self._number)
+        }
+
+    def is_in_pairs(self) -> bool:
+        """Whether each rank does the next step by itself."""
+        return plan(self.method, self.group.id, self.position()[_PLANNED]).in_pairs
 
     def step(self, gradients: Tensors, hypers: Any) -> None:
         """One step of training: updates, and exchanges what the method says.
@@ -166,6 +205,12 @@ class Trainer:
         number, self._number = self._number, 0
         if number:
             _native.trainer_close(number)
+
+    def _resume(self, resumption: Resumption) -> None:
+        for name, at, length in _native.trainer_state(self._number):
+            if name in resumption.replicated:
+                ctypes.memmove(at, resumption.replicated[name].tobytes(), length)
+        _native.trainer_restore(self._number, resumption.position)
 
     def _begin(self) -> Any:
         """Variables and state become those of the root."""
