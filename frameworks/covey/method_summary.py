@@ -9,18 +9,20 @@ import re
 import textwrap
 from typing import Any, Dict, List, Set, Tuple
 
+from covey.group import Group
 from covey.method import (
     FOREVER,
     GRADIENTS,
     Plan,
     methods,
     name_of,
+    outlives,
     plans,
     text_at,
 )
 from covey.notice import tell
 from covey.state import state
-from covey.step_stats import configured
+from covey.step_stats import configured, note_outlives
 
 WIDTH = 96
 _shown: Set[Tuple[int, str]] = set()  # (init_epoch, text): once is enough.
@@ -88,6 +90,13 @@ def _lines(label: str, text: str) -> List[str]:
     first = "  " + label
     rest = " " * len(first)
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest)
+
+
+def announce(text: str, group: Group, gradient_bytes: int) -> None:
+    """Where a training begins: its method on rank 0; to the launcher, whether a rank may die."""
+    if group.size() > 1 and outlives(text, group.id):
+        note_outlives(text)
+    show(text, group.size(), gradient_bytes, group.id)
 
 
 def show(text: str, ranks: int, gradient_bytes: int, group: int) -> None:

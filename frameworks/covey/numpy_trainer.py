@@ -15,6 +15,7 @@ from covey import _native
 from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose, parsed
+from covey.method_summary import announce
 from covey.names import next_prefix
 from covey.numpy import FRAMEWORK, accept_all, broadcast_
 from covey.reduce_op import Average, ReduceOp, core_code
@@ -107,6 +108,7 @@ class Trainer:
         sizes = tuple(array.size for array in self.parameters)
         what = (kinds, sizes, self._num_hypers, len(self._state) - len(sizes))
         self._trainer = _native.trainer_open(self._group.id, name, *how, *what)
+        announce(self._method, self._group, sum(array.nbytes for array in self.parameters))
 
     def _memory(self, of_model: bool) -> List[Any]:
         """Where the model lies, or the gradients of this action."""

@@ -19,6 +19,7 @@ from covey.errors import InvalidArgument, Unsupported
 from covey.framework import DTYPE_NAMES
 from covey.group import Group
 from covey.method import parsed, plan
+from covey.method_summary import announce
 from covey.names import next_prefix
 from covey.reduce_op import core_code
 from covey.requests import BROADCAST, How
@@ -142,6 +143,7 @@ class Trainer:
         with tf.device("CPU:0"):
             self._handle = operations.covey_trainer(number=self._number, lengths=lengths)
         state.add_helper(self)
+        announce(method, group, sum(lengths))
 
     @property
     def number(self) -> int:

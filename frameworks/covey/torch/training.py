@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from covey.method import GRADIENTS, outlives, plans, scale_at
-from covey.method_summary import show
+from covey.method import GRADIENTS, plans, scale_at
+from covey.method_summary import announce
 from covey.reduce_op import Average
-from covey.step_stats import note_outlives
 from covey.torch.codecs import give_back
 from covey.torch.core_trainer import CoreTrainer
 from covey.torch.equal_start import compare_start
@@ -34,18 +33,10 @@ def begin_training(optimizer: Any) -> None:
     compare_start(optimizer, progress.named)
     for _, plan in plans(progress.method, group.id):
         check_plan(optimizer, plan)
-    show_method_summary(optimizer)
+    size_bytes = sum(p.numel() * p.element_size() for _, p in progress.named)
+    announce(progress.method, group, size_bytes)
     open_trainer(optimizer)
     fill_gradients(optimizer)
-
-
-def show_method_summary(optimizer: Any) -> None:
-    """Says on rank 0 by what method training begins; to the launcher, whether a rank may die."""
-    group = optimizer._covey_options["process_set"]
-    if group.size() > 1 and outlives(optimizer._covey_progress.method, group.id):
-        note_outlives(optimizer._covey_progress.method)
-    size = sum(p.numel() * p.element_size() for _, p in optimizer._covey_progress.named)
-    show(optimizer._covey_progress.method, group.size(), size, group.id)
 
 
 def open_trainer(optimizer: Any) -> None:
