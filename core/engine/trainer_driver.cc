@@ -65,6 +65,9 @@ TrainerDriver::~TrainerDriver() = default;
 Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> hypers) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
+  const bool is_due = ready_.action.has_value() && ready_.action->number != given_;
+  // train-T3: an adapter that was interrupted before it was given an action goes on with that.
+  if (is_due && trainer_.position().in_step) return Status::Ok();
   const bool is_new = trainer_.IsIdle();
   RETURN_IF_ERROR(Take(trainer_.OnStep(unfit, clock_.Now())));
   if (is_new) hypers_.assign(hypers.begin(), hypers.end());
@@ -74,6 +77,8 @@ Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> h
 Status TrainerDriver::Finish(bool strict) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
+  const bool is_due = ready_.action.has_value() && ready_.action->number != given_;
+  if (is_due && trainer_.position().in_finish) return Status::Ok();
   return Take(trainer_.OnFinish(strict, clock_.Now()));
 }
 
@@ -117,6 +122,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
         ClipNorm(layout_, action.clip_norm, *options_.kernels, Gradients());
       const TrainerRounds* rounds = RoundsOf(action.part);
       due->action = action;
+      given_ = action.number;
       due->hypers = rounds == nullptr || IsOwn(*rounds) ? hypers_ : rounds->hypers();
       if (action.stage == Stage::kUnpack) due->image = rounds->image();
       // train-T19: it is not seen while it is changed.

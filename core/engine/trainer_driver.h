@@ -175,6 +175,7 @@ class TrainerDriver {
   std::map<int64_t, std::unique_ptr<TrainerPairs>> pairs_;
   std::unique_ptr<TrainerWindow> window_;  // null: there is none
   Trainer::Ready ready_;
+  uint64_t given_ = 0;                         // the action that the adapter was given last
   std::optional<Trainer::Exchange> exchange_;  // of rounds or pairs, under way
   std::vector<double> hypers_;                 // of the step
   bool is_clipped_ = false;                    // the gradients of the action under way

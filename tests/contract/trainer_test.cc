@@ -272,7 +272,8 @@ TEST(TrainerErrorsTest, WrongCallsChangeNothing) {
     covey_step step = COVEY_INIT(covey_step);
     step.hypers = &rate;
     ASSERT_EQ(covey_trainer_submit(runtime, adapter.trainer, &step, error), COVEY_OK);
-    EXPECT_EQ(covey_trainer_submit(runtime, adapter.trainer, &step, error), COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(covey_trainer_submit(runtime, adapter.trainer, &step, error), COVEY_OK)
+        << "it is the same step, of which no action was given";
     EXPECT_EQ(covey_trainer_give(runtime, adapter.trainer, nullptr, nullptr, 1, error),
               COVEY_INVALID_ARGUMENT);
     ASSERT_EQ(covey_trainer_next(runtime, adapter.trainer, -1, &action, error), COVEY_OK);
@@ -280,6 +281,7 @@ TEST(TrainerErrorsTest, WrongCallsChangeNothing) {
     covey_action again = COVEY_INIT(covey_action);
     ASSERT_EQ(covey_trainer_next(runtime, adapter.trainer, -1, &again, error), COVEY_OK);
     EXPECT_EQ(again.number, action.number) << "until it is acknowledged";
+    EXPECT_EQ(covey_trainer_submit(runtime, adapter.trainer, &step, error), COVEY_INVALID_ARGUMENT);
     EXPECT_EQ(covey_trainer_ack(runtime, adapter.trainer, action.number + 1, 1, error),
               COVEY_INVALID_ARGUMENT);
     EXPECT_EQ(covey_trainer_ack(runtime, adapter.trainer, action.number, 1, error), COVEY_OK);
@@ -295,6 +297,35 @@ TEST(TrainerErrorsTest, WrongCallsChangeNothing) {
     EXPECT_EQ(covey_trainer_gradients(runtime, adapter.trainer, nullptr, error),
               COVEY_INVALID_ARGUMENT);
   });
+}
+
+// As by a signal between an acknowledgement and the next action.
+TEST(TrainerErrorsTest, AStepLeftBetweenTwoActionsGoesOn) {
+  for (const char* method : {"local:H=2", "eager:admit=all,max_wait=60s", "allreduce"}) {
+    RunRanks(2, "", [method](int rank, covey_runtime*& runtime) {
+      Adapter adapter(rank, runtime);
+      ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
+      int64_t done = 0;
+      for (const covey_verb left : {COVEY_COLLECT_GRADIENTS, COVEY_UPDATE, COVEY_COLLECT_MODEL}) {
+        for (int64_t step = 0; step < 2; ++step) {
+          adapter.leaves_after = left;
+          covey_code code = adapter.Step(step);
+          const bool has_ended = adapter.Position().step == ++done;  // That was its last action.
+          if (code == COVEY_ABORTED) code = has_ended ? adapter.Run(-1) : adapter.Step(step);
+          ASSERT_EQ(code, COVEY_OK) << method << ": " << adapter.error.message;
+        }
+      }
+      adapter.leaves_after = COVEY_LOAD_MODEL;
+      covey_code code = adapter.Finish();
+      if (code == COVEY_ABORTED) code = adapter.Finish();
+      ASSERT_EQ(code, COVEY_OK) << method << ": " << adapter.error.message;
+      double expected = 1;
+      for (int64_t step = 0; step < 6; ++step)
+        expected -= (GradientOf(0, step % 2) + GradientOf(1, step % 2)) / 2;
+      EXPECT_EQ(adapter.model[1].front(), expected) << method;
+      EXPECT_EQ(adapter.Position().step, 6) << method;
+    });
+  }
 }
 
 TEST(TrainerErrorsTest, APendingStepGoesOnAndASecondThreadIsRefused) {
