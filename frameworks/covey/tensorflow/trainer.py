@@ -196,7 +196,7 @@ class Trainer:
         self._call("settle")
 
     def help(self) -> None:
-        """While its thread waits for whatever else: a state for a rank that has fallen behind."""
+        """While its thread waits elsewhere: gives its state to a rank that has fallen behind."""
         if not self._number or self._is_within or not tf.executing_eagerly():
             return
         with contextlib.suppress(tf.errors.OpError):
