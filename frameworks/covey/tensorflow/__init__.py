@@ -93,15 +93,11 @@ _NOT_YET = (
     "BroadcastGlobalVariablesHook",
     "PartialDistributedGradientTape",
     "SyncBatchNormalization",
-    "alltoall",
     "broadcast_",
     "broadcast_global_variables",
     "elastic",
-    "gather",
-    "grouped_reducescatter",
     "neighbor_allreduce",
     "pair_average",
-    "reducescatter",
 )
 
 
