@@ -1,4 +1,5 @@
-// The operations of Covey as TensorFlow knows them: CoveyAllreduce, CoveyBroadcast, CoveyAllgather.
+// The kernels of CoveyAllreduce, CoveyReducescatter, CoveyBroadcast, CoveyAllgather, CoveyGather
+// and CoveyAlltoall. What TensorFlow knows of them otherwise: collective_declarations.cc.
 //
 // Compiled on the user's machine for the TensorFlow that is there (`covey build tensorflow`), over
 // core/api/covey.h alone. libcovey.so is the one that the extension covey._native has loaded: it is
@@ -13,8 +14,7 @@
 //  3. Every operation takes the handle of its stream. TensorFlow keeps operations on one resource
 //     in the order of the program, and leaves those on different ones alone: occurrences of a name
 //     follow each other, everything else may be in flight at once, in any order.
-//  4. They are stateful: neither folded into constants nor left out when the result is not read,
-//     for the other ranks count on them.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -23,90 +23,19 @@
 
 #include "core/api/covey.h"
 #include "frameworks/tensorflow/translation.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
-#include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/platform/threadpool.h"
 
 namespace {
 
 namespace tf = tensorflow;
-using tf::shape_inference::InferenceContext;
-using tf::shape_inference::ShapeHandle;
-
-// ---- Declarations for TensorFlow ----------------------------------------------------------------
 
 // The resource of a handle of CoveyStream. It is empty: the handle is for ordering.
 class Stream : public tf::ResourceBase {
  public:
   std::string DebugString() const override { return "stream of Covey"; }
 };
-
-absl::Status ShapesOfInputs(InferenceContext* c) {
-  for (int i = 1; i < c->num_inputs(); ++i) c->set_output(i - 1, c->input(i));
-  return absl::OkStatus();
-}
-
-// How many rows the others have is known when it runs.
-absl::Status ShapeOfGathered(InferenceContext* c) {
-  ShapeHandle shape;
-  TF_RETURN_IF_ERROR(c->WithRankAtLeast(c->input(1), 1, &shape));
-  TF_RETURN_IF_ERROR(c->ReplaceDim(shape, 0, c->UnknownDim(), &shape));
-  c->set_output(0, shape);
-  return absl::OkStatus();
-}
-
-REGISTER_OP("CoveyStream")
-    .Attr("stream: string")
-    .Output("handle: resource")
-    .SetIsStateful()
-    .SetShapeFn(tf::shape_inference::ScalarShape);
-
-// `request` is the name in the core, "" for none; `ranks` the members, none for all ranks. A factor
-// is given by the bits of its double: an attribute of type float has 32 bits.
-REGISTER_OP("CoveyAllreduce")
-    .Input("stream: resource")
-    .Input("tensors: N * T")
-    .Output("results: N * T")
-    .Attr("N: int >= 1")
-    .Attr(
-        "T: {float, double, half, bfloat16, uint8, int8, int16, uint16, int32, uint32, int64, "
-        "uint64}")
-    .Attr("request: string")
-    .Attr("ranks: list(int)")
-    .Attr("op: int")
-    .Attr("prescale_bits: int")
-    .Attr("postscale_bits: int")
-    .SetIsStateful()
-    .SetShapeFn(ShapesOfInputs);
-
-REGISTER_OP("CoveyBroadcast")
-    .Input("stream: resource")
-    .Input("tensors: N * T")
-    .Output("results: N * T")
-    .Attr("N: int >= 1")
-    .Attr(
-        "T: {float, double, half, bfloat16, uint8, int8, int16, uint16, int32, uint32, int64, "
-        "uint64, bool}")
-    .Attr("request: string")
-    .Attr("ranks: list(int)")
-    .Attr("root: int")
-    .SetIsStateful()
-    .SetShapeFn(ShapesOfInputs);
-
-REGISTER_OP("CoveyAllgather")
-    .Input("stream: resource")
-    .Input("tensor: T")
-    .Output("result: T")
-    .Attr(
-        "T: {float, double, half, bfloat16, uint8, int8, int16, uint16, int32, uint32, int64, "
-        "uint64, bool}")
-    .Attr("request: string")
-    .Attr("ranks: list(int)")
-    .SetIsStateful()
-    .SetShapeFn(ShapeOfGathered);
 
 // ---- Between the two ---------------------------------------------------------------------------
 
@@ -137,7 +66,37 @@ struct Described {
 
 // ---- One operation -----------------------------------------------------------------------------
 
-// From submit to done. `gathered` is memory of the core, of an allgather that has ended well.
+constexpr bool IsReduction(covey_kind kind) {
+  return kind == COVEY_ALLREDUCE || kind == COVEY_REDUCESCATTER;
+}
+
+constexpr bool HasRoot(covey_kind kind) { return kind == COVEY_BROADCAST || kind == COVEY_GATHER; }
+
+// The core allocates the result of these.
+constexpr bool IsGathered(covey_kind kind) {
+  return kind == COVEY_ALLGATHER || kind == COVEY_GATHER || kind == COVEY_ALLTOALL;
+}
+
+// The members of a group, all ranks without any. 0 before init and after shutdown.
+int SizeOf(const std::vector<int32_t>& ranks) {
+  return ranks.empty() ? std::max(covey_size(nullptr), 0) : static_cast<int>(ranks.size());
+}
+
+// The part of a reducescatter of `whole` that this rank gets. What cannot be divided stays as it
+// is: the core refuses it.
+tf::TensorShape PartOf(const tf::TensorShape& whole, const std::vector<int32_t>& ranks) {
+  const int size = SizeOf(ranks), rank = covey_rank(nullptr);
+  if (whole.dims() == 0 || size == 0) return whole;
+  const auto before = std::count_if(ranks.begin(), ranks.end(), [=](int r) { return r < rank; });
+  const int64_t index = ranks.empty() ? rank : before;
+  const int64_t rows = whole.dim_size(0);
+  tf::TensorShape part = whole;
+  part.set_dim(0, rows / size + (index < rows % size ? 1 : 0));
+  return part;
+}
+
+// From submit to done. `gathered` is memory of the core, of a gathered result that has ended well;
+// `rows` how many of it came from each rank.
 struct Flight {
   tf::OpKernelContext* context;
   tf::AsyncOpKernel::DoneCallback done;
@@ -145,12 +104,14 @@ struct Flight {
   absl::Status status;
   void* gathered = nullptr;
   tf::TensorShape gathered_shape;
+  std::vector<int64_t> rows;
 };
 
 void TakeGathered(Flight* flight, covey_handle handle) {
   covey_tensor result = COVEY_INIT(covey_tensor);
   covey_error error = COVEY_INIT(covey_error);
-  const covey_code code = covey_result_take(nullptr, handle, 0, &result, nullptr, &error);
+  const covey_code code =
+      covey_result_take(nullptr, handle, 0, &result, flight->rows.data(), &error);
   flight->status = StatusOf(code, error);
   if (code != COVEY_OK) return;
   flight->gathered = result.data;
@@ -161,6 +122,11 @@ absl::Status CopyGathered(const Flight& flight) {
   tf::Tensor* output = nullptr;
   TF_RETURN_IF_ERROR(flight.context->allocate_output(0, flight.gathered_shape, &output));
   if (output->TotalBytes() > 0) std::memcpy(output->data(), flight.gathered, output->TotalBytes());
+  if (flight.kind == COVEY_ALLGATHER) return absl::OkStatus();
+  tf::Tensor* rows = nullptr;
+  const auto size = static_cast<int64_t>(flight.rows.size());
+  TF_RETURN_IF_ERROR(flight.context->allocate_output(1, tf::TensorShape({size}), &rows));
+  std::copy(flight.rows.begin(), flight.rows.end(), rows->vec<int64_t>().data());
   return absl::OkStatus();
 }
 
@@ -181,7 +147,7 @@ void End(Flight* ended) {
 void OnEnd(void* context, covey_handle handle, const covey_error* error) {
   auto* flight = static_cast<Flight*>(context);
   flight->status = StatusOf(error->code, *error);
-  if (flight->status.ok() && flight->kind == COVEY_ALLGATHER) TakeGathered(flight, handle);
+  if (flight->status.ok() && IsGathered(flight->kind)) TakeGathered(flight, handle);
   covey_release(nullptr, handle);
   const auto* workers = flight->context->device()->tensorflow_cpu_worker_threads();
   workers->workers->Schedule([flight] { End(flight); });
@@ -195,41 +161,43 @@ class Collective : public tf::AsyncOpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("request", &request_));
     OP_REQUIRES_OK(c, c->GetAttr("ranks", &ranks));
     ranks_.assign(ranks.begin(), ranks.end());
-    if (kind == COVEY_BROADCAST) OP_REQUIRES_OK(c, c->GetAttr("root", &root_));
-    if (kind != COVEY_ALLREDUCE) return;
+    if (HasRoot(kind)) OP_REQUIRES_OK(c, c->GetAttr("root", &root_));
+    if (!IsReduction(kind)) return;
     OP_REQUIRES_OK(c, c->GetAttr("op", &op_));
     OP_REQUIRES_OK(c, GetFactor(c, "prescale_bits", &prescale_));
     OP_REQUIRES_OK(c, GetFactor(c, "postscale_bits", &postscale_));
   }
 
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
-    Described inputs(static_cast<size_t>(context->num_inputs()));
-    Described outputs(static_cast<size_t>(context->num_inputs()));
-    for (int i = 1; i < context->num_inputs(); ++i) {  // 0 is the stream's handle.
-      inputs.Add(context->input(i));
-      if (kind == COVEY_ALLGATHER) continue;
+    // 0 is the stream's handle, 2 of an alltoall the splits.
+    const int end = kind == COVEY_ALLTOALL ? 2 : context->num_inputs();
+    Described inputs(static_cast<size_t>(end));
+    Described outputs(static_cast<size_t>(end));
+    for (int i = 1; i < end; ++i) {
+      const tf::Tensor& input = context->input(i);
+      inputs.Add(input);
+      if (IsGathered(kind)) continue;
       tf::Tensor* output = nullptr;
-      OP_REQUIRES_OK_ASYNC(
-          context, context->allocate_output(i - 1, context->input(i).shape(), &output), done);
+      const bool is_part = kind == COVEY_REDUCESCATTER;
+      const tf::TensorShape shape = is_part ? PartOf(input.shape(), ranks_) : input.shape();
+      OP_REQUIRES_OK_ASYNC(context, context->allocate_output(i - 1, shape, &output), done);
       outputs.Add(*output);
     }
     auto flight = std::make_unique<Flight>();
     flight->context = context;
     flight->done = done;
     flight->kind = kind;
+    flight->rows.resize(static_cast<size_t>(SizeOf(ranks_)));
     covey_request request = Request();
     request.num_tensors = static_cast<int32_t>(inputs.tensors.size());
     request.inputs = inputs.tensors.data();
-    request.outputs = kind == COVEY_ALLGATHER ? nullptr : outputs.tensors.data();
+    request.outputs = IsGathered(kind) ? nullptr : outputs.tensors.data();
     request.context = flight.get();
-    covey_error error = COVEY_INIT(covey_error);
-    covey_code code = COVEY_OK;
-    if (!ranks_.empty())
-      code = covey_group_of(nullptr, ranks_.data(), static_cast<int32_t>(ranks_.size()),
-                            &request.group, &error);
-    covey_handle handle = 0;
-    if (code == COVEY_OK) code = covey_submit(nullptr, &request, &handle, &error);
-    OP_REQUIRES_OK_ASYNC(context, StatusOf(code, error), done);
+    if (kind == COVEY_ALLTOALL && context->input(2).NumElements() > 0) {
+      request.splits = context->input(2).flat<int64_t>().data();
+      request.num_splits = static_cast<int32_t>(context->input(2).NumElements());
+    }
+    OP_REQUIRES_OK_ASYNC(context, Submit(request), done);
     static_cast<void>(flight.release());  // OnEnd has it, and may have ended it already.
   }
 
@@ -239,6 +207,17 @@ class Collective : public tf::AsyncOpKernel {
     TF_RETURN_IF_ERROR(c->GetAttr(name, &bits));
     std::memcpy(factor, &bits, sizeof(*factor));
     return absl::OkStatus();
+  }
+
+  absl::Status Submit(covey_request request) const {
+    covey_error error = COVEY_INIT(covey_error);
+    covey_code code = COVEY_OK;
+    if (!ranks_.empty())
+      code = covey_group_of(nullptr, ranks_.data(), static_cast<int32_t>(ranks_.size()),
+                            &request.group, &error);
+    covey_handle handle = 0;
+    if (code == COVEY_OK) code = covey_submit(nullptr, &request, &handle, &error);
+    return StatusOf(code, error);
   }
 
   covey_request Request() const {
@@ -282,5 +261,9 @@ REGISTER_KERNEL_BUILDER(Name("CoveyStream").Device(tf::DEVICE_CPU), StreamHandle
 REGISTER_KERNEL_BUILDER(Name("CoveyAllreduce").Device(tf::DEVICE_CPU), Collective<COVEY_ALLREDUCE>);
 REGISTER_KERNEL_BUILDER(Name("CoveyBroadcast").Device(tf::DEVICE_CPU), Collective<COVEY_BROADCAST>);
 REGISTER_KERNEL_BUILDER(Name("CoveyAllgather").Device(tf::DEVICE_CPU), Collective<COVEY_ALLGATHER>);
+REGISTER_KERNEL_BUILDER(Name("CoveyGather").Device(tf::DEVICE_CPU), Collective<COVEY_GATHER>);
+REGISTER_KERNEL_BUILDER(Name("CoveyAlltoall").Device(tf::DEVICE_CPU), Collective<COVEY_ALLTOALL>);
+REGISTER_KERNEL_BUILDER(Name("CoveyReducescatter").Device(tf::DEVICE_CPU),
+                        Collective<COVEY_REDUCESCATTER>);
 
 }  // namespace

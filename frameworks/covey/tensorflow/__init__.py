@@ -52,13 +52,20 @@ from covey.basics import (
 from covey.collectives import barrier, join
 from covey.errors import Unsupported
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
-from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
-from covey.tensorflow import ops
+from covey.tensorflow import ops, place_ops
 from covey.tensorflow.compression import Compression
-from covey.tensorflow.functions import broadcast_variables
+from covey.tensorflow.functions import (
+    allgather_object,
+    broadcast_,
+    broadcast_global_variables,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
+)
 from covey.tensorflow.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
+from covey.tensorflow.place_ops import *  # noqa: F401,F403
 from covey.tensorflow.tape import DistributedGradientTape
 
 __all__ = [
@@ -69,11 +76,16 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
     "Product",
     "Sum",
+    "SyncBatchNormalization",
     "allgather_object",
     "barrier",
+    "broadcast_",
+    "broadcast_global_variables",
     "broadcast_object",
+    "broadcast_object_fn",
     "broadcast_variables",
     "consensus",
     "cross_rank",
@@ -91,22 +103,23 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
-] + horovod.__all__ + ops.__all__
+] + horovod.__all__ + ops.__all__ + place_ops.__all__
 
 _NOT_YET = (
     "BroadcastGlobalVariablesHook",
-    "PartialDistributedGradientTape",
-    "SyncBatchNormalization",
-    "alltoall",
-    "broadcast_",
-    "broadcast_global_variables",
     "elastic",
-    "gather",
-    "grouped_reducescatter",
     "neighbor_allreduce",
     "pair_average",
-    "reducescatter",
 )
+
+_LATE = {  # Keras takes seconds to import.
+    "DistributedOptimizer": "optimizer",
+    "PartialDistributedGradientTape": "partial_tape",
+    "SyncBatchNormalization": "sync_batch_norm",
+    "consensus": "consensus",
+    "load": "checkpoint",
+    "save": "checkpoint",
+}
 
 
 def code_of_dtype(dtype: Any) -> Any:
@@ -114,17 +127,9 @@ def code_of_dtype(dtype: Any) -> Any:
     raise Unsupported(f"{dtype!r}: TensorFlow's tensors cannot lie in the arena")
 
 
-_OF_KERAS = {
-    "DistributedOptimizer": "optimizer",
-    "consensus": "consensus",
-    "load": "checkpoint",
-    "save": "checkpoint",
-}
-
-
 def __getattr__(name: str) -> Any:
-    if name in _OF_KERAS:  # Keras takes seconds to import.
-        return getattr(importlib.import_module(f"{__name__}.{_OF_KERAS[name]}"), name)
+    if name in _LATE:
+        return getattr(importlib.import_module(f"{__name__}.{_LATE[name]}"), name)
     base = name.rstrip("_")
     if base.endswith("_async") or (name.endswith("_") and base in ops.__all__):
         raise AttributeError(

@@ -1,11 +1,12 @@
-"""Making the ranks start from the same state."""
+"""Making the ranks start from the same state, and moving objects, by Horovod's names."""
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable, List, Optional
 
 import tensorflow as tf
 
+from covey import objects
 from covey.group import Group, world
 from covey.requests import BROADCAST, How
 from covey.tensorflow import requests
@@ -17,7 +18,7 @@ def broadcast_variables(
     root_rank: int = 0,
     process_set: Group = world,
     inplace: bool = False,
-) -> None:
+) -> Any:
     """Overwrites variables with those of rank ``root_rank``.
 
     Args:
@@ -27,6 +28,9 @@ def broadcast_variables(
         process_set: the ranks that take part; this rank must be one of them.
         inplace: accepted for Horovod's sake.
 
+    Returns:
+        None; in a graph an operation that is done when all are overwritten, for a session.
+
     Raises:
         tf.errors.FailedPreconditionError: the ranks disagree on number, shapes or dtypes.
         tf.errors.AbortedError: a rank died or left.
@@ -35,11 +39,94 @@ def broadcast_variables(
         >>> hvd.broadcast_variables(model.variables, root_rank=0)
     """
     del inplace
-    listed = list(variables)
-    if not listed:
-        return
     how = How(BROADCAST, "broadcast_variables", root=root_rank)
-    values = [tf.convert_to_tensor(variable) for variable in listed]
-    results = by_dtype(requests.broadcast, how, values, "all", process_set)
-    for variable, result in zip(listed, results):
-        variable.assign(result)
+    assigned = _overwrite(how, list(variables), "all", process_set)
+    return None if tf.executing_eagerly() else tf.group(*assigned)
+
+
+def _overwrite(how: How, variables: List[Any], name: Optional[str], group: Group) -> List[Any]:
+    if not variables:
+        return []
+    values = [tf.convert_to_tensor(variable) for variable in variables]
+    results = by_dtype(requests.broadcast, how, values, name, group)
+    return [variable.assign(result) for variable, result in zip(variables, results)]
+
+
+def broadcast_(
+    variables: Iterable[Any],
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: Group = world,
+) -> List[Any]:
+    """As :func:`broadcast_variables` with a name; returns the variables.
+
+    Args:
+        variables, root_rank, process_set: as :func:`broadcast_variables`.
+        name: as :func:`broadcast`.
+
+    Returns:
+        The list of variables; in a graph that of their new values.
+
+    Example:
+        >>> (weights,) = hvd.broadcast_([weights], root_rank=0, name="weights")
+    """
+    listed = list(variables)
+    assigned = _overwrite(How(BROADCAST, "broadcast_", root=root_rank), listed, name, process_set)
+    return listed if tf.executing_eagerly() else assigned
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    """As :func:`broadcast_variables` for all variables of a graph of TensorFlow 1.
+
+    Raises:
+        RuntimeError: called eagerly, where no such collection exists.
+
+    Example:
+        >>> session.run(hvd.broadcast_global_variables(0))
+    """
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "broadcast_global_variables needs a graph; eagerly use "
+            "broadcast_variables(model.variables)"
+        )
+    return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
+
+
+def broadcast_object(
+    obj: Any = None,
+    root_rank: int = 0,
+    session: Any = None,
+    name: Optional[str] = None,
+    process_set: Group = world,
+) -> Any:
+    """As :func:`covey.broadcast_object`; ``session`` is accepted for Horovod's sake."""
+    del session
+    return objects.broadcast_object(obj, root_rank, name, process_set)
+
+
+def broadcast_object_fn(
+    root_rank: int = 0,
+    session: Any = None,
+    name: Optional[str] = None,
+    process_set: Group = world,
+) -> Callable[[Any], Any]:
+    """A function of an object that does :func:`broadcast_object` with these arguments.
+
+    Example:
+        >>> from_root = hvd.broadcast_object_fn(root_rank=0)
+        >>> config = from_root(config)
+    """
+    del session
+
+    def broadcast_of(obj: Any = None) -> Any:
+        return objects.broadcast_object(obj, root_rank, name, process_set)
+
+    return broadcast_of
+
+
+def allgather_object(
+    obj: Any, session: Any = None, name: Optional[str] = None, process_set: Group = world
+) -> List[Any]:
+    """As :func:`covey.allgather_object`; ``session`` is accepted for Horovod's sake."""
+    del session
+    return objects.allgather_object(obj, name, process_set)

@@ -17,7 +17,8 @@ Common rules:
   work) and before ``init()``, ``AbortedError`` when a rank died or left, ``UnimplementedError``
   and ``ResourceExhaustedError``. An error in every graph is a ``ValueError`` at once.
 * Gradients are those of the sum of all ranks' losses. Of broadcast and allgather, which give all
-  ranks copies of one tensor, they are those of the mean, as in Horovod.
+  ranks copies of one tensor, they are those of the mean, as in Horovod; those of a reducescatter
+  are larger by a factor, the size of the process set.
 """
 
 from __future__ import annotations
@@ -30,11 +31,21 @@ from covey.collectives import check_scale
 from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.reduce_op import Average, Sum, choose_op, core_code
-from covey.requests import ALLGATHER, ALLREDUCE, BROADCAST, How
+from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, GATHER, REDUCESCATTER, How
 from covey.tensorflow import requests
 from covey.tensorflow.compression import Compression, Compressor
 
-__all__ = ["allgather", "allreduce", "broadcast", "grouped_allgather", "grouped_allreduce"]
+__all__ = [
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "gather",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "reducescatter",
+]
 
 
 def allreduce(
@@ -79,14 +90,14 @@ def allreduce(
         if prescale_factor != 1.0 or postscale_factor != 1.0:
             raise _refused_slices(name, "takes no factors")
         return _allreduce_slices(tensor, chosen, name, process_set)
-    how = _reduction("allreduce", chosen, prescale_factor, postscale_factor)
+    how = _reduction(ALLREDUCE, "allreduce", chosen, prescale_factor, postscale_factor)
     small, ctx = compression.compress(tf.convert_to_tensor(tensor))
     return compression.decompress(requests.allreduce(how, [small], name, process_set)[0], ctx)
 
 
-def _reduction(kind_name: str, op: int, prescale: float, postscale: float) -> How:
+def _reduction(kind: int, kind_name: str, op: int, prescale: float, postscale: float) -> How:
     check_scale(prescale, postscale)
-    return How(ALLREDUCE, kind_name, core_code(op), 0, prescale, postscale)
+    return How(kind, kind_name, core_code(op), 0, prescale, postscale)
 
 
 def _refused_slices(name: Optional[str], why: str) -> NotImplementedError:
@@ -146,13 +157,25 @@ def grouped_allreduce(
     dense = [i for i in range(len(results)) if i not in sparse]
     if sparse and not dense:
         return results
-    how = _reduction("grouped_allreduce", chosen, prescale_factor, postscale_factor)
-    pairs = [compression.compress(tf.convert_to_tensor(results[i])) for i in dense]
-    small = [tensor for tensor, _ in pairs]
-    reduced = by_dtype(requests.allreduce, how, small, name, process_set)
-    for i, tensor, (_, ctx) in zip(dense, reduced, pairs):
-        results[i] = compression.decompress(tensor, ctx)
+    how = _reduction(ALLREDUCE, "grouped_allreduce", chosen, prescale_factor, postscale_factor)
+    given = [results[i] for i in dense]
+    reduced = _compressed(requests.allreduce, how, given, compression, name, process_set)
+    for i, tensor in zip(dense, reduced):
+        results[i] = tensor
     return results
+
+
+def _compressed(
+    operation: Any,
+    how: How,
+    tensors: Sequence[Any],
+    compression: Type[Compressor],
+    name: Optional[str],
+    group: Group,
+) -> List[Any]:
+    pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+    results = by_dtype(operation, how, [tensor for tensor, _ in pairs], name, group)
+    return [compression.decompress(it, ctx) for it, (_, ctx) in zip(results, pairs)]
 
 
 def by_dtype(
@@ -247,3 +270,129 @@ def grouped_allgather(
     count = len(tensors)
     names = [None if name is None else f"{name}.{i}of{count}" for i in range(count)]
     return [allgather(t, part, process_set=process_set) for t, part in zip(tensors, names)]
+
+
+def gather(
+    tensor: Any, root_rank: int, name: Optional[str] = None, process_set: Group = world
+) -> Any:
+    """The tensors of all ranks on rank ``root_rank``, concatenated on dimension 0. Gradients flow.
+
+    Args:
+        tensor: as :func:`allgather`.
+        root_rank: a global rank, also inside a process set.
+        name, process_set: see the module.
+
+    Returns:
+        On ``root_rank`` the tensors of all in rank order; on the others a tensor of 0 rows.
+
+    Raises:
+        See the module.
+
+    Example:
+        >>> scores = hvd.gather(scores, root_rank=0, name="scores")
+    """
+    how = How(GATHER, "gather", root=root_rank)
+    return requests.gather(how, tf.convert_to_tensor(tensor), name, process_set)[0]
+
+
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Type[Compressor] = Compression.none,
+    op: int = Average,
+    name: Optional[str] = None,
+    process_set: Group = world,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """As :func:`allreduce`, and each rank gets a part of the result's rows.
+
+    Gradients flow through Average and Sum; see the module for their scale.
+
+    Args:
+        tensor: at least one dimension; the same shape and dtype on every rank.
+        compression, prescale_factor, postscale_factor, name, process_set: as :func:`allreduce`.
+        op: Average, Sum, Min, Max or Product.
+        device_dense, ignore_name_scope: accepted for Horovod's sake.
+
+    Returns:
+        A new tensor: dimension 0 is divided in rank order as evenly as possible, the first ranks
+        get one row more.
+
+    Raises:
+        As :func:`allreduce`.
+
+    Example:
+        >>> part = hvd.reducescatter(gradient, op=hvd.Sum, name="part")
+    """
+    del device_dense, ignore_name_scope
+    how = _reduction(REDUCESCATTER, "reducescatter", op, prescale_factor, postscale_factor)
+    return _compressed(requests.reducescatter, how, [tensor], compression, name, process_set)[0]
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: Group = world,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: Optional[str] = None,
+) -> List[Any]:
+    """As :func:`reducescatter` for a list of tensors that travel together; returns the list.
+
+    Dtypes may be mixed: the tensors of one dtype then travel together.
+
+    Args:
+        tensors: as many, of the same shapes and dtypes, on every rank.
+        device_dense, compression, op, process_set, prescale_factor, postscale_factor, name: as
+            :func:`reducescatter`.
+
+    Raises:
+        As :func:`allreduce`.
+
+    Example:
+        >>> weights, biases = hvd.grouped_reducescatter([weights, biases], name="parts")
+    """
+    del device_dense
+    kind_name = "grouped_reducescatter"
+    how = _reduction(REDUCESCATTER, kind_name, op, prescale_factor, postscale_factor)
+    return _compressed(requests.reducescatter, how, tensors, compression, name, process_set)
+
+
+def alltoall(
+    tensor: Any,
+    splits: Any = None,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: Group = world,
+) -> Any:
+    """Each rank sends some of its rows to each rank, and gets what the ranks send to it.
+
+    Gradients flow.
+
+    Args:
+        tensor: at least one dimension; dimension 0 may differ between the ranks, the others and
+            the dtype may not.
+        splits: how many rows go to each rank, in rank order: integers in a sequence or a tensor,
+            as many as there are ranks; 0 is possible. None: equal parts.
+        name, process_set: see the module.
+        ignore_name_scope: accepted for Horovod's sake.
+
+    Returns:
+        The received rows, concatenated on dimension 0 in rank order. When ``splits`` is given a
+        pair: that, and how many rows came from each rank, as int32.
+
+    Raises:
+        See the module.
+
+    Example:
+        >>> mine, counts = hvd.alltoall(tokens, splits=per_expert, name="tokens")
+    """
+    del ignore_name_scope
+    how = How(ALLTOALL, "alltoall")
+    given = tf.convert_to_tensor(tensor)
+    received, rows = requests.alltoall(how, given, splits, name, process_set)
+    return received if splits is None else (received, tf.cast(rows, tf.int32))

@@ -12,9 +12,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import tensorflow as tf
 
 from covey.basics import rank
+from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.reduce_op import Average, Sum, core_code
-from covey.requests import ALLGATHER, ALLREDUCE, How
+from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, How
 from covey.state import state
 from covey.tensorflow.streams import handle_of, name_of, operations
 
@@ -36,19 +37,22 @@ def _head(how: How, name: Optional[str], group: Group) -> Tuple[Any, Dict[str, A
     return handle_of(stream, ranks), {"request": stream, "ranks": list(ranks)}
 
 
+def _reduce(
+    operation: Any, how: How, tensors: Sequence[Any], name: Optional[str], group: Group
+) -> List[Any]:
+    handle, attributes = _head(how, name, group)
+    factors = {"prescale_bits": _bits(how.prescale), "postscale_bits": _bits(how.postscale)}
+    return list(operation(handle, tensors, op=how.op, **factors, **attributes))
+
+
 def allreduce(how: How, tensors: Sequence[Any], name: Optional[str], group: Group) -> List[Any]:
     """Tensors of one dtype, which travel together. ``how.op`` is a covey_op."""
-    handle, attributes = _head(how, name, group)
-    return list(
-        operations.covey_allreduce(
-            handle,
-            tensors,
-            op=how.op,
-            prescale_bits=_bits(how.prescale),
-            postscale_bits=_bits(how.postscale),
-            **attributes,
-        )
-    )
+    return _reduce(operations.covey_allreduce, how, tensors, name, group)
+
+
+def reducescatter(how: How, tensors: Sequence[Any], name: Optional[str], group: Group) -> List[Any]:
+    """Tensors of one dtype, which travel together. ``how.op`` is a covey_op."""
+    return _reduce(operations.covey_reducescatter, how, tensors, name, group)
 
 
 def broadcast(how: How, tensors: Sequence[Any], name: Optional[str], group: Group) -> List[Any]:
@@ -61,6 +65,27 @@ def allgather(how: How, tensor: Any, name: Optional[str], group: Group) -> Any:
     """One tensor."""
     handle, attributes = _head(how, name, group)
     return operations.covey_allgather(handle, tensor, **attributes)
+
+
+def gather(how: How, tensor: Any, name: Optional[str], group: Group) -> Tuple[Any, Any]:
+    """One tensor. The result, and how many rows of it came from each rank (int64)."""
+    handle, attributes = _head(how, name, group)
+    return tuple(operations.covey_gather(handle, tensor, root=how.root, **attributes))
+
+
+def alltoall(
+    how: How, tensor: Any, splits: Any, name: Optional[str], group: Group
+) -> Tuple[Any, Any]:
+    """One tensor; ``splits``: integers, or None for equal parts. Returns what gather does."""
+    counts = tf.zeros([0], tf.int64) if splits is None else tf.convert_to_tensor(splits)
+    if not counts.dtype.is_integer:
+        raise InvalidArgument(
+            f"splits must hold one integer for each rank of the process set, not {splits!r}"
+        )
+    handle, attributes = _head(how, name, group)
+    return tuple(
+        operations.covey_alltoall(handle, tensor, tf.cast(counts, tf.int64), **attributes)
+    )
 
 
 # ---- Gradients: as in Horovod, of copies of one tensor (broadcast, allgather) the mean -----------
@@ -79,6 +104,11 @@ class _Node:
 
     def factor(self, attribute: str) -> float:
         return float(struct.unpack("<d", struct.pack("<q", self.node.get_attr(attribute)))[0])
+
+    def back(self, grad: Any, rows: Any) -> Any:
+        """Sends rows to the ranks that they came from."""
+        how = How(ALLTOALL, "alltoall")
+        return alltoall(how, tf.convert_to_tensor(grad), rows, self.name, self.group)[0]
 
     def mean(self, grads: Sequence[Any]) -> List[Any]:
         """The means over the ranks."""
@@ -120,3 +150,36 @@ def _allgather_gradient(node: Any, grad: Any) -> List[Any]:
     begin = tf.reduce_sum(rows_of_all[:mine])
     (mean,) = made.mean([grad])
     return [None, mean[begin : begin + rows[0]]]
+
+
+@tf.RegisterGradient("CoveyReducescatter")
+def _reducescatter_gradient(node: Any, *grads: Any) -> List[Any]:
+    """A row's gradient is with the rank that holds it. The scale is Horovod's."""
+    op = node.get_attr("op")
+    if op not in (_SUM, _AVERAGE):
+        raise NotImplementedError("a reducescatter has a gradient with op=Average and op=Sum only")
+    made = _Node(node)
+    factor = made.factor("prescale_bits") * made.factor("postscale_bits")
+    if op == _SUM:
+        factor *= made.group.size()
+    how, results = How(ALLGATHER, "allgather"), []
+    for i, grad in enumerate(grads):
+        scaled = tf.convert_to_tensor(grad) * tf.cast(factor, grad.dtype)
+        part = made.name if made.name is None or len(grads) == 1 else f"{made.name}.{i}"
+        results.append(allgather(how, scaled, part, made.group))
+    return [None, *results]
+
+
+@tf.RegisterGradient("CoveyGather")
+def _gather_gradient(node: Any, grad: Any, _: Any) -> List[Any]:
+    """The root holds the only copy of every row: its gradient goes back where the row came from."""
+    return [None, _Node(node).back(grad, node.outputs[1])]
+
+
+@tf.RegisterGradient("CoveyAlltoall")
+def _alltoall_gradient(node: Any, grad: Any, _: Any) -> List[Any]:
+    """The gradients of the rows go back where the rows came from; other rows went nowhere."""
+    back = _Node(node).back(grad, node.outputs[1])
+    kept = tf.shape(node.inputs[1])[:1] - tf.shape(back)[:1]
+    zeros = tf.zeros(tf.concat([kept, tf.shape(back)[1:]], 0), back.dtype)
+    return [None, tf.concat([back, zeros], 0), None]

@@ -17,7 +17,7 @@ from covey.requests import How
 from covey.tensorflow.library import load
 
 operations: Any = load()
-"""covey_allreduce, covey_broadcast, covey_allgather: collectives.cc."""
+"""covey_allreduce and the others of collective_declarations.cc."""
 
 # TensorFlow numbers the graphs of loops and branches through the whole process.
 _NUMBER = re.compile(r"_\d+$")

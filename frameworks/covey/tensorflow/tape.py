@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Type
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Type
 
 import tensorflow as tf
 
@@ -46,7 +46,7 @@ class DistributedGradientTape:
         num_groups: how many buckets; 0: by size.
         groups: None, or a number as ``num_groups``; lists of variables are not possible yet.
         process_set: the ranks that take part; this rank must be one of them.
-        scale_local_gradients: accepted for Horovod's sake.
+        scale_local_gradients: divides gradients of local sources by the size of ``process_set``.
 
     Raises:
         InvalidArgument, Unsupported: (ValueErrors) an option is wrong or not there yet.
@@ -72,7 +72,7 @@ class DistributedGradientTape:
         process_set: Group = world,
         scale_local_gradients: bool = True,
     ) -> None:
-        del device_dense, device_sparse, scale_local_gradients
+        del device_dense, device_sparse
         if op not in (Average, Sum):
             raise Unsupported("DistributedGradientTape: op must be Average or Sum")
         if groups is not None and not isinstance(groups, int):
@@ -89,6 +89,8 @@ class DistributedGradientTape:
             scales = (1.0 / gradient_predivide_factor, gradient_predivide_factor)
         self._options = _Options(op, *scales, compression, sparse_as_dense, process_set)
         self._tape = gradtape
+        self._local_scale = 1 / process_set.size() if scale_local_gradients else 1.0
+        self._local: Dict[int, Any] = {}
         unused("DistributedGradientTape")
 
     def __getattr__(self, name: str) -> Any:
@@ -112,9 +114,36 @@ class DistributedGradientTape:
         Returns:
             The gradients in the structure of ``sources``; None where a source has none.
         """
-        local = self._tape.gradient(target, sources, output_gradients, **options)
-        flat = reduce_gradients(tf.nest.flatten(local), self._count, self._options)
-        return tf.nest.pack_sequence_as(local, flat)
+        own = self._tape.gradient(target, sources, output_gradients, **options)
+        flat = tf.nest.flatten(own)
+        stay = [id(_plain(source)) in self._local for source in tf.nest.flatten(sources)]
+        given = [gradient for gradient, stays in zip(flat, stay) if not stays]
+        reduced = iter(reduce_gradients(given, self._count, self._options))
+        result = [
+            _scaled(gradient, self._local_scale) if stays else next(reduced)
+            for gradient, stays in zip(flat, stay)
+        ]
+        return tf.nest.pack_sequence_as(own, result)
+
+    def register_local_source(self, source: Any) -> None:
+        """From now on the gradient of the variable ``source`` is this rank's own."""
+        plain = _plain(source)
+        self._local[id(plain)] = plain
+
+
+def _plain(source: Any) -> Any:
+    """The tf.Variable of a Keras variable; anything else is what it is."""
+    value = getattr(source, "value", None)
+    return source if value is None or callable(value) else value
+
+
+def _scaled(gradient: Any, scale: float) -> Any:
+    if gradient is None or scale == 1.0:
+        return gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        values = _scaled(gradient.values, scale)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return gradient * tf.cast(scale, gradient.dtype)
 
 
 def reduce_gradients(gradients: Sequence[Any], count: int, options: _Options) -> List[Any]:

@@ -46,7 +46,13 @@ from covey.tensorflow import (
     stop_timeline,
 )
 from covey.tensorflow.keras import callbacks
-from covey.tensorflow.keras.functions import allgather, allreduce, broadcast, load_model
+from covey.tensorflow.keras.functions import (
+    allgather,
+    allreduce,
+    broadcast,
+    load_model,
+    reducescatter,
+)
 from covey.tensorflow.optimizer import DistributedOptimizer
 
 __all__ = [
@@ -76,13 +82,14 @@ __all__ = [
     "local_rank",
     "local_size",
     "rank",
+    "reducescatter",
     "shutdown",
     "size",
     "start_timeline",
     "stop_timeline",
 ] + horovod.__all__
 
-_NOT_YET = ("PartialDistributedOptimizer", "broadcast_global_variables", "elastic", "reducescatter")
+_NOT_YET = ("PartialDistributedOptimizer", "broadcast_global_variables", "elastic")
 
 
 def __getattr__(name: str) -> Any:

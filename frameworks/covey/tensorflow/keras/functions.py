@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, Optional, Type
 import keras
 
 from covey.errors import InvalidArgument
+from covey.reduce_op import Average
 from covey.tensorflow import ops
 from covey.tensorflow.compression import Compression, Compressor
 from covey.tensorflow.optimizer import DistributedOptimizer
@@ -35,6 +36,11 @@ def allgather(value: Any, name: Optional[str] = None) -> Any:
 def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
     """The tensor of rank ``root_rank``."""
     return ops.broadcast(value, root_rank, name)
+
+
+def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> Any:
+    """This rank's rows of ``op`` over all ranks. See :func:`covey.tensorflow.reducescatter`."""
+    return ops.reducescatter(value, op=op, name=name)
 
 
 def load_model(
