@@ -90,10 +90,13 @@ def refused() -> List[str]:
 
     model = made("local:H=4")
     untrained = refusal_of(lambda: look(model))
+    plain = keras.Sequential([keras.Input([6]), keras.layers.Dense(1)])
+    plain.compile("sgd", "mse")
+    alone = refusal_of(lambda: look(plain))
     model.optimizer.apply(drawn(model, 0), model.trainable_variables)
     apart = refusal_of(lambda: look(model))
     model.optimizer.finish()
-    return [untrained, apart]
+    return [untrained, alone, apart]
 
 
 class TensorflowConsensusTest(unittest.TestCase):
@@ -134,8 +137,9 @@ class TensorflowConsensusTest(unittest.TestCase):
             self.assertGreater(distance, 0.0)
 
     def test_wrong_calls(self) -> None:
-        for rank, (untrained, apart) in enumerate(pool(2).call(refused)):
-            self.assertIn("InvalidArgument: consensus: no DistributedOptimizer", untrained)
+        for rank, (untrained, alone, apart) in enumerate(pool(2).call(refused)):
+            self.assertIn("InvalidArgument: consensus: this model has not done a step", untrained)
+            self.assertIn("InvalidArgument: consensus: no DistributedOptimizer trains", alone)
             self.assertIn(f"{1 - rank}: ", apart)
             self.assertIn("in memory of its framework", apart)
 
