@@ -25,7 +25,8 @@
  * A step that fails before its COVEY_UPDATE has changed nothing, and the next one is that step
  * again. One that fails later, or has waited for the method's max_wait (COVEY_TIMEOUT with
  * COVEY_DONE), is taken up by the next covey_trainer_submit, which takes no new gradients then; so
- * is one that was left while covey_trainer_next waited, or before it gave the next action.
+ * is one that was left while covey_trainer_next waited, or before it gave the next action. Only one
+ * that has not done its COVEY_COLLECT_GRADIENTS takes the gradients of the new call.
  *
  * Methods that do not wait for all ranks (eager, allreduce with max_wait) have versions: a step has
  * one COVEY_UPDATE for each version made since the last step, or none. Models are equal at equal

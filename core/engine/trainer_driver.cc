@@ -28,6 +28,12 @@ bool IsDue(const Trainer::Ready& ready, Stage action) {
   return ready.action.has_value() && ready.action->stage == action;
 }
 
+// An adapter that was interrupted has not been given the action that is due; `given`: the last one
+// that it was. The call is taken up as if the action had not been done.
+bool IsUngiven(const Trainer::Ready& ready, uint64_t given) {
+  return ready.action.has_value() && ready.action->number != given;
+}
+
 }  // namespace
 
 TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memory,
@@ -65,10 +71,9 @@ TrainerDriver::~TrainerDriver() = default;
 Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> hypers) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  const bool is_due = ready_.action.has_value() && ready_.action->number != given_;
-  // train-T3: an adapter that was interrupted before it was given an action goes on with that.
-  if (is_due && trainer_.position().in_step) return Status::Ok();
-  const bool is_new = trainer_.IsIdle();
+  if (IsUngiven(ready_, given_) && trainer_.position().in_step)
+    ready_ = trainer_.OnAck(ready_.action->number, false, clock_.Now());
+  const bool is_new = trainer_.position().takes_gradients;
   RETURN_IF_ERROR(Take(trainer_.OnStep(unfit, clock_.Now())));
   if (is_new) hypers_.assign(hypers.begin(), hypers.end());
   return Status::Ok();
@@ -77,8 +82,8 @@ Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> h
 Status TrainerDriver::Finish(bool strict) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  const bool is_due = ready_.action.has_value() && ready_.action->number != given_;
-  if (is_due && trainer_.position().in_finish) return Status::Ok();
+  if (IsUngiven(ready_, given_) && trainer_.position().in_finish)
+    ready_ = trainer_.OnAck(ready_.action->number, false, clock_.Now());
   return Take(trainer_.OnFinish(strict, clock_.Now()));
 }
 

@@ -94,8 +94,10 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
     return Ready::Refused("finish() has not come to its end: call it again before the next step");
   if (phase_ == Phase::kExchange && !is_finish_ && !is_pass_) return WaitOn();
   if (!is_halted && phase_ != Phase::kIdle) return Ready::Refused("a step is under way");
-  if (is_halted) return Enter(now);
-  if (part() == kNoPart && step_ >= options_.end)
+  // train-T3: gradients that were not taken are not this step's: it takes those of this call.
+  const bool takes_anew = is_halted && stages_[at_] == Stage::kCollectGradients;
+  if (is_halted && !takes_anew) return Enter(now);
+  if (!takes_anew && part() == kNoPart && step_ >= options_.end)
     return Ready::Refused("this trainer has ended with step " + std::to_string(options_.end));
   pass_clock_.End(now);
   const MethodPlan plan = Plan();
@@ -103,6 +105,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   if (!unfit.empty() && plan.payload != Payload::kGradients)
     return EndWith(Status(StatusCode::kNotFinite, unfit));
   unfit_ = unfit;
+  if (takes_anew) return Enter(now);
   is_strict_ = true;
   return Begin(StepStages(now), false, now);
 }

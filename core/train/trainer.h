@@ -164,6 +164,7 @@ class Trainer {
     bool is_over = false;                     // the last part has ended for this rank
     int64_t planned = 0;                      // the version whose plan the next step goes by
     bool in_step = false, in_finish = false;  // which has not come to its end
+    bool takes_gradients = true;              // the next step() does; else it goes on with its own
   };
   Position position() const;
   // kInvalidArgument: rounds of gradients have begun at another version.

@@ -10,6 +10,10 @@ Trainer::Position Trainer::position() const {
   position.planned = rounds_.has_value() ? rounds_->from() : step_;
   position.in_step = phase_ != Phase::kIdle && !is_finish_ && !is_pass_;
   position.in_finish = phase_ != Phase::kIdle && is_finish_;
+  // After a pass, and after a finish() of pairs that has halted, another step begins.
+  const bool begins = phase_ == Phase::kIdle || is_pass_ ||
+                      (is_finish_ && phase_ == Phase::kHalted && pairs_.has_value());
+  position.takes_gradients = begins || (!is_finish_ && stages_[at_] == Stage::kCollectGradients);
   if (!rounds_.has_value()) return position;
   position.begin = rounds_->reached();
   position.catches_up = rounds_->CatchesUp();

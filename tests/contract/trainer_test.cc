@@ -299,35 +299,6 @@ TEST(TrainerErrorsTest, WrongCallsChangeNothing) {
   });
 }
 
-// As by a signal between an acknowledgement and the next action.
-TEST(TrainerErrorsTest, AStepLeftBetweenTwoActionsGoesOn) {
-  for (const char* method : {"local:H=2", "eager:admit=all,max_wait=60s", "allreduce"}) {
-    RunRanks(2, "", [method](int rank, covey_runtime*& runtime) {
-      Adapter adapter(rank, runtime);
-      ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
-      int64_t done = 0;
-      for (const covey_verb left : {COVEY_COLLECT_GRADIENTS, COVEY_UPDATE, COVEY_COLLECT_MODEL}) {
-        for (int64_t step = 0; step < 2; ++step) {
-          adapter.leaves_after = left;
-          covey_code code = adapter.Step(step);
-          const bool has_ended = adapter.Position().step == ++done;  // That was its last action.
-          if (code == COVEY_ABORTED) code = has_ended ? adapter.Run(-1) : adapter.Step(step);
-          ASSERT_EQ(code, COVEY_OK) << method << ": " << adapter.error.message;
-        }
-      }
-      adapter.leaves_after = COVEY_LOAD_MODEL;
-      covey_code code = adapter.Finish();
-      if (code == COVEY_ABORTED) code = adapter.Finish();
-      ASSERT_EQ(code, COVEY_OK) << method << ": " << adapter.error.message;
-      double expected = 1;
-      for (int64_t step = 0; step < 6; ++step)
-        expected -= (GradientOf(0, step % 2) + GradientOf(1, step % 2)) / 2;
-      EXPECT_EQ(adapter.model[1].front(), expected) << method;
-      EXPECT_EQ(adapter.Position().step, 6) << method;
-    });
-  }
-}
-
 TEST(TrainerErrorsTest, APendingStepGoesOnAndASecondThreadIsRefused) {
   std::barrier looked(2);
   RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
