@@ -7,11 +7,12 @@ of all models, the optimizer, and what each rank has for itself.
 from __future__ import annotations
 
 import difflib
+import itertools
 import pathlib
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from covey import checkpoint_folder
-from covey.errors import InvalidArgument
+from covey.errors import BadCheckpoint, InvalidArgument
 from covey.meeting import Meeting
 from covey.method import text_at
 
@@ -55,6 +56,36 @@ def unknown(name: str, known: Mapping[str, Any]) -> str:
     hint = f"; did you mean {near[0]}?" if near else ""
     there = ", ".join(known) or "none"
     return f"the checkpoint has nothing by the name {name}: it has {there}{hint}"
+
+
+def look(
+    meeting: Meeting, place: pathlib.Path, framework: str
+) -> Tuple[pathlib.Path, Dict[str, Any]]:
+    """Where the checkpoint of that place is, and its manifest, on all ranks.
+
+    Raises:
+        BadCheckpoint: (a ValueError) it is not whole, or of another framework.
+        InvalidArgument: (a ValueError) there is none.
+    """
+
+    def find() -> Tuple[str, Dict[str, Any]]:
+        found = checkpoint_folder.find(place)
+        manifest = checkpoint_folder.read_manifest(found)
+        if framework not in manifest:
+            raise BadCheckpoint(f"{found} was saved by another framework than {framework}")
+        return str(found), manifest
+
+    found, manifest = meeting.on_lead(find)
+    return pathlib.Path(found), manifest
+
+
+def first_difference(own: Sequence[Any], theirs: Sequence[Any]) -> Optional[Tuple[int, Any, Any]]:
+    """The first place at which two lists differ, and both entries; None for one that is not there.
+    None: they are equal."""
+    for index, (mine, there) in enumerate(itertools.zip_longest(own, theirs)):
+        if mine != there:
+            return index, mine, there
+    return None
 
 
 def agree_on_steps(steps: List[int], ranks: List[int]) -> None:

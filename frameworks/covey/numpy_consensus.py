@@ -1,14 +1,14 @@
 """The mean of the models that a training's ranks have now, by NumPy. Internal.
 
-For adapters whose parameters can be read as NumPy arrays. That of torch has its own, because its
-models may lie on devices.
+For adapters whose parameters can be read as NumPy arrays. Tensors of torch cannot, if they lie on a
+device or are of bfloat16.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 
 import numpy
 
@@ -19,7 +19,7 @@ from covey.numpy_trainer import Trainer
 from covey.objects import allgather_object
 from covey.ops import allreduce
 from covey.reduce_op import Average, Sum
-from covey.seen_models import Consensus, Seen, SeenModels, version_of
+from covey.seen_models import Consensus, ModelMean, Seen, SeenModels, version_of
 from covey.state import state
 from covey.trainer_handle import Position, TrainerHandle
 
@@ -90,31 +90,8 @@ class Training(NamedTuple):
     settle: Callable[[], List[Any]]
 
 
-class _Mean:
-    """The mean of models that come one after the other, and how far they are from it.
-
-    In double precision, by B. P. Welford (1962, doi:10.1080/00401706.1962.10490022): the mean of
-    equal models is that model, bit for bit, and their distance 0.
-    """
-
-    def __init__(self, like: Sequence[Any]) -> None:
-        self._like = like
-        self._means = [numpy.zeros(it.shape) for it in like]
-        self.count, self.spread = 0, 0.0
-
-    def add(self, model: Sequence[Any]) -> None:
-        self.count += 1
-        for mean, array in zip(self._means, model):
-            change = array.astype(numpy.float64) - mean
-            mean += change / self.count
-            self.spread += float((change * (array.astype(numpy.float64) - mean)).sum())
-
-    def square(self) -> float:
-        """Of its norm."""
-        return sum(float((mean * mean).sum()) for mean in self._means)
-
-    def rounded(self) -> List[Any]:
-        return [mean.astype(it.dtype) for mean, it in zip(self._means, self._like)]
+def _wide(array: Any) -> Any:
+    return array.astype(numpy.float64)
 
 
 def mean_of_models(
@@ -130,7 +107,8 @@ def mean_of_models(
         Unsupported: (a ValueError) the ranks share no memory, and it is not ``exact``.
         CoveyError: with ``exact``: a rank is gone.
     """
-    found, mean = Consensus(), _Mean(training.model)
+    zeros = [numpy.zeros(array.shape) for array in training.model]
+    found, mean = Consensus(), ModelMean(zeros, _wide)
     position = training.trainer.position
     how = plan(training.method, training.group.id, position.planned)
     if training.group.size() == 1:
@@ -143,11 +121,11 @@ def mean_of_models(
         _of_seen(training, how, position, mean, found, timeout)
         spread = mean.spread / mean.count
     found.measure([spread], [mean.square()])
-    return found, mean.rounded()
+    return found, [it.astype(like.dtype) for it, like in zip(mean.means, training.model)]
 
 
 def _replicated(training: Training, how: Plan, position: Position) -> List[Any]:
-    """The model that all ranks depart from, where there is one; else this rank's own."""
+    """The replicated model, where the method has one; else this rank's own."""
     if how.payload != DELTA or not position.has_state:
         return training.model
     at = {name: address for name, address, _ in training.trainer.arrays()}[_ANCHOR]
@@ -161,7 +139,7 @@ def _replicated(training: Training, how: Plan, position: Position) -> List[Any]:
 
 
 def _of_seen(
-    training: Training, how: Plan, position: Position, mean: _Mean, found: Consensus,
+    training: Training, how: Plan, position: Position, mean: ModelMean, found: Consensus,
     timeout: float,
 ) -> None:
     trainer, own = training.trainer, state.require().rank
@@ -195,13 +173,13 @@ def _of_seen(
 
 
 def _of_all(
-    training: Training, how: Plan, position: Position, mean: _Mean, found: Consensus
+    training: Training, how: Plan, position: Position, mean: ModelMean, found: Consensus
 ) -> float:
     """The mean square of the models' distances from the mean."""
     group = training.group
     own = training.settle() if how.in_pairs else _replicated(training, how, position)
     name = next_prefix("consensus.numpy", group.ranks)
-    wide = [array.astype(numpy.float64) for array in own]
+    wide = [_wide(array) for array in own]
     averages = [
         allreduce(array, op=Average, name=f"{name}.{i}", group=group)
         for i, array in enumerate(wide)

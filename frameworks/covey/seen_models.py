@@ -10,7 +10,7 @@ model, in pairs      that which it has handed in last, with what others have mad
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, Iterable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Sequence
 
 from covey.errors import Unsupported
 from covey.method import Plan
@@ -118,6 +118,38 @@ class SeenModels:
         return Seen(why=_WHY[seen.state]) if seen.state in (CLOSED, LOST) else None
 
 
+class ModelMean:
+    """The mean of models that come one after the other, and how far they are from it.
+
+    In double precision, by B. P. Welford (1962, doi:10.1080/00401706.1962.10490022): the mean of
+    equal models is that model, bit for bit, and their distance 0.
+
+    Attributes:
+        means: of each array of the model, in memory that the caller gave.
+        count: how many models there are in it.
+        spread: the sum of the squares of their distances from the mean.
+    """
+
+    def __init__(self, zeros: Sequence[Any], widened: Callable[[Any], Any]) -> None:
+        """``zeros``: arrays of float64, which become the means; ``widened`` gives an array in
+        float64."""
+        self.means, self._widened = list(zeros), widened
+        self.count, self.spread = 0, 0.0
+
+    def add(self, model: Iterable[Any]) -> None:
+        """One more model, of arrays of the same shapes."""
+        self.count += 1
+        for mean, array in zip(self.means, model):
+            change = self._widened(array) - mean
+            mean += change / self.count
+            if self.count > 1:
+                self.spread += float((change * (self._widened(array) - mean)).sum())
+
+    def square(self) -> float:
+        """Of the mean's norm."""
+        return sum(float((mean * mean).sum()) for mean in self.means)
+
+
 class Consensus:
     """The models in the mean of a ``with covey.consensus(model)``.
 
@@ -144,7 +176,7 @@ class Consensus:
         )
 
     def note(self, seen: Dict[int, Seen]) -> None:
-        """What was seen of each rank."""
+        """Adds the looks at each rank."""
         newest = max((one.version for one in seen.values() if not one.why), default=0)
         for rank, one in seen.items():
             if one.why:

@@ -1,5 +1,5 @@
 // The kernels of CoveyAllreduce, CoveyReducescatter, CoveyBroadcast, CoveyAllgather, CoveyGather
-// and CoveyAlltoall. What TensorFlow knows of them otherwise: collective_declarations.cc.
+// and CoveyAlltoall. Their declarations: collective_declarations.cc.
 //
 // Compiled on the user's machine for the TensorFlow that is there (`covey build tensorflow`), over
 // core/api/covey.h alone. libcovey.so is the one that the extension covey._native has loaded: it is
@@ -82,8 +82,8 @@ int SizeOf(const std::vector<int32_t>& ranks) {
   return ranks.empty() ? std::max(covey_size(nullptr), 0) : static_cast<int>(ranks.size());
 }
 
-// The part of a reducescatter of `whole` that this rank gets. What cannot be divided stays as it
-// is: the core refuses it.
+// The part of a reducescatter of `whole` that this rank gets. A shape that cannot be divided is
+// returned unchanged: the core refuses it.
 tf::TensorShape PartOf(const tf::TensorShape& whole, const std::vector<int32_t>& ranks) {
   const int size = SizeOf(ranks), rank = covey_rank(nullptr);
   if (whole.dims() == 0 || size == 0) return whole;

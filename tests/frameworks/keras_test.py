@@ -140,7 +140,7 @@ def under_a_tape(root: int) -> List[str]:
 
 
 def saved_and_loaded(folder: str) -> Dict[str, Any]:
-    """What load_model has, of a model saved by a distributed optimizer and by one of Keras's."""
+    """The models of load_model, saved with a distributed optimizer and with a plain one."""
     found: Dict[str, Any] = {}
     for name in ("distributed", "plain"):
         inner = keras.optimizers.SGD(0.25, momentum=0.5)

@@ -30,7 +30,7 @@ def _flat(arrays: List[Any]) -> Any:
 
 
 def looks(method: str, steps: int, exact: bool, dtype: str) -> Dict[str, Any]:
-    """What a rank sees after some steps, and what it has after the next ``finish()``."""
+    """The consensus as a rank sees it after some steps, and its model after ``finish()``."""
     with covey.numpy.Trainer(numbers(0, -1, dtype), update, method=method) as trainer:
         for step in range(steps):
             trainer.step(numbers(covey.rank(), step, dtype))

@@ -228,7 +228,7 @@ def gradients() -> None:
 
 
 def errors(in_graph: bool) -> List[Tuple[str, str]]:
-    """What one rank that differs brings to all; the same names work afterwards."""
+    """The errors of all ranks when one rank differs; the same names work afterwards."""
     odd, size = hvd.rank() == 1, hvd.size()
     calls = (
         lambda: hvd.reducescatter(tf.ones([3, 2 + odd]), name="x"),
@@ -307,7 +307,7 @@ def from_covey() -> None:
 
 
 class Cases:
-    """What holds at every size."""
+    """The cases of every size."""
 
     size = 0
 

@@ -48,7 +48,7 @@ def drawn(model: Any, step: int) -> List[Any]:
 
 
 def looks(method: str, steps: int, exact: bool) -> Dict[str, Any]:
-    """What a rank sees after some steps, and what it has after the next ``finish()``."""
+    """The consensus as a rank sees it after some steps, and its model after ``finish()``."""
     model = made(method)
     for step in range(steps):
         model.optimizer.apply(drawn(model, step), model.trainable_variables)

@@ -13,8 +13,16 @@ import numpy
 import tensorflow as tf
 
 from covey import _native, checkpoint_folder
-from covey.checkpoints import Dump, Loaded, agree_on_steps, reset_of, write
-from covey.errors import BadCheckpoint, InvalidArgument
+from covey.checkpoints import (
+    Dump,
+    Loaded,
+    agree_on_steps,
+    first_difference,
+    look,
+    reset_of,
+    write,
+)
+from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.meeting import Meeting
 from covey.names import next_prefix
@@ -151,15 +159,11 @@ def load(path: Any, model: Any, optimizer: Any = None) -> Loaded:
         where = checkpoint_folder.place_of(path)
     meeting.agree()
 
-    def look() -> Tuple[str, Dict[str, Any]]:
-        found = checkpoint_folder.find(where)
-        return str(found), checkpoint_folder.read_manifest(found)
-
-    found, manifest = meeting.on_lead(look)
+    found, manifest = look(meeting, where, "tensorflow")
     source: Any = None
     with meeting.part():
         _check(manifest, _signature(model, trained))
-        source = _Source(pathlib.Path(found), manifest, meeting, trained.method)
+        source = _Source(found, manifest, meeting, trained.method)
     meeting.agree()
     for variable, array in zip(_variables_of(model, trained), source.arrays(model, trained)):
         variable.assign(array)
@@ -254,17 +258,13 @@ def _signature(model: Any, trained: Any) -> List[List[Any]]:
 
 def _check(manifest: Mapping[str, Any], own: List[List[Any]]) -> None:
     """Raises InvalidArgument (a ValueError) if the checkpoint is of another model."""
-    if "tensorflow" not in manifest:
-        raise BadCheckpoint("another framework has written this checkpoint: load it there")
-    theirs = manifest["tensors"]
-    for index in range(max(len(own), len(theirs))):
-        mine = own[index] if index < len(own) else "nothing"
-        there = theirs[index] if index < len(theirs) else "nothing"
-        if mine != there:
-            raise InvalidArgument(
-                f"the checkpoint is of another model, or optimizer: variable {index} is {there} in "
-                f"the checkpoint, and {mine} here"
-            )
+    found = first_difference(own, manifest["tensors"])
+    if found is not None:
+        index, mine, there = found
+        raise InvalidArgument(
+            f"the checkpoint is of another model, or optimizer: variable {index} is "
+            f"{there or 'not there'} in the checkpoint, and {mine or 'not there'} here"
+        )
 
 
 def _digest(arrays: Arrays) -> str:

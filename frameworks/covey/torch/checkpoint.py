@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 import torch
 
 from covey import _native, checkpoint_folder
-from covey.checkpoints import Loaded, agree_on_steps, reset_of, unknown, write
+from covey.checkpoints import Loaded, agree_on_steps, look, reset_of, unknown, write
 from covey.errors import InvalidArgument
 from covey.meeting import Meeting
 from covey.notice import tell
@@ -174,16 +174,12 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
         where = checkpoint_folder.place_of(path)
     meeting.agree()
 
-    def look() -> Tuple[str, Dict[str, Any]]:
-        found = checkpoint_folder.find(where)
-        return str(found), checkpoint_folder.read_manifest(found)
-
-    found, manifest = meeting.on_lead(look)
+    found, manifest = look(meeting, where, "torch")
     source: Any = None
     with meeting.part():
         check_model(manifest, model)
         check_optimizer(manifest, model, optimizer)
-        source = _Source(pathlib.Path(found), manifest, meeting, optimizer)
+        source = _Source(found, manifest, meeting, optimizer)
         source.check(also)
     meeting.agree()
     loaded = Loaded(manifest, source.reset)

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 
+from covey.checkpoints import first_difference
 from covey.errors import InvalidArgument
 from covey.torch.codecs import kept
 from covey.torch.method_arrays import kept_by_method
@@ -130,14 +131,13 @@ def check_model(manifest: Mapping[str, Any], model: torch.nn.Module) -> None:
     """Raises InvalidArgument (a ValueError) if the checkpoint is of another model."""
     own = signature(model.state_dict())
     theirs = [(name, dtype, tuple(shape)) for name, dtype, shape in manifest["tensors"]]
-    for index in range(max(len(own), len(theirs))):
-        mine = own[index] if index < len(own) else None
-        there = theirs[index] if index < len(theirs) else None
-        if mine != there:
-            raise InvalidArgument(
-                f"the checkpoint is of another model: tensor {index} is {_name(there)} in the "
-                f"checkpoint, and {_name(mine)} in this model"
-            )
+    found = first_difference(own, theirs)
+    if found is not None:
+        index, mine, there = found
+        raise InvalidArgument(
+            f"the checkpoint is of another model: tensor {index} is {_name(there)} in the "
+            f"checkpoint, and {_name(mine)} in this model"
+        )
 
 
 def _name(tensor: Any) -> str:
@@ -157,11 +157,10 @@ def check_optimizer(manifest: Mapping[str, Any], model: torch.nn.Module, optimiz
             f"the checkpoint's optimizer has {len(theirs)} parameter groups, this one {len(own)}"
         )
     for number, (mine, there) in enumerate(zip(own, theirs)):
-        for place in range(max(len(mine), len(there))):
-            one = mine[place] if place < len(mine) else "nothing"
-            other = there[place] if place < len(there) else "nothing"
-            if one != other:
-                raise InvalidArgument(
-                    f"the checkpoint's optimizer trains {other} as parameter {place} of group "
-                    f"{number}, and this one {one}"
-                )
+        found = first_difference(mine, there)
+        if found is not None:
+            place, one, other = found
+            raise InvalidArgument(
+                f"the checkpoint's optimizer trains {other or 'nothing'} as parameter {place} of "
+                f"group {number}, and this one {one or 'nothing'}"
+            )

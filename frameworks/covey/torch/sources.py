@@ -65,7 +65,7 @@ def versions_of(optimizer: Any) -> Dict[int, Seen]:
 def seen_models(
     optimizer: Any, plans: Sequence[BucketPlan], to: Sequence[torch.Tensor]
 ) -> SeenModels:
-    """Of its ranks, read to tensors laid out like the whole plans."""
+    """The models of its ranks, which are read to tensors laid out like the whole plans."""
     progress = optimizer._covey_progress
     return SeenModels(
         optimizer._covey_trainer,

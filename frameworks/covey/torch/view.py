@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 import torch
 
 from covey.errors import InvalidArgument
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Sum
-from covey.seen_models import Consensus, Seen
+from covey.seen_models import Consensus, ModelMean, Seen
 from covey.state import state
 from covey.torch.layout import BucketPlan, plan_whole
 from covey.torch.ops import allreduce
@@ -25,36 +25,22 @@ from covey.torch.sources import (
 )
 
 
-class _Mean:
-    """The mean of models that come one after the other, and how far they are from it.
-
-    In double precision, by B. P. Welford (1962, doi:10.1080/00401706.1962.10490022): the mean of
-    equal models is that model, bit for bit, and their distance 0.
-    """
+class _Mean(ModelMean):
+    """Of models laid out like ``plans``: flat tensors, whose flags are in no sum."""
 
     def __init__(self, plans: List[BucketPlan]) -> None:
         self.plans = plans
         self.flats = [torch.zeros(plan.length, dtype=torch.float64) for plan in plans]
-        self.count = 0
-        self.spread = 0.0  # The sum of the squares of their distances from the mean.
+        super().__init__(self._without_flags(self.flats), torch.Tensor.double)
 
-    def add(self, models: List[torch.Tensor]) -> None:
-        self.count += 1
-        for plan, mean, model in zip(self.plans, self.flats, models):
-            change = model.double() - mean
-            mean.add_(change, alpha=1 / self.count)
-            if self.count > 1:
-                change.mul_(model.double() - mean)
-                self.spread += float(change[: plan.flags_offset].sum())
+    def _without_flags(self, flats: Iterable[torch.Tensor]) -> List[torch.Tensor]:
+        return [flat[: plan.flags_offset] for plan, flat in zip(self.plans, flats)]
 
-    def square(self) -> float:
-        """Of its norm."""
-        return sum(
-            float(flat[: plan.flags_offset].square().sum())
-            for plan, flat in zip(self.plans, self.flats)
-        )
+    def add(self, model: Iterable[torch.Tensor]) -> None:
+        super().add(self._without_flags(model))
 
     def rounded(self) -> List[torch.Tensor]:
+        """In the models' dtypes, where they lie."""
         return [
             flat.to(device=plan.device, dtype=plan.dtype)
             for plan, flat in zip(self.plans, self.flats)
