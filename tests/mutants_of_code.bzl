@@ -127,6 +127,14 @@ CODE_MUTANTS = {
         ["core/train/trainer_position.cc"],
         "TrainerPairsTest.WhatRanksHold*",
     ),
+    "train_copy_stays_in_the_next_step": (
+        ["core/engine/trainer_driver.cc"],
+        "TrainerPeekTest.ARankThatLooks*",
+    ),
+    "train_model_is_copied_unasked": (
+        ["core/engine/trainer_window.cc"],
+        "TrainerPeekTest.AModelThatIsTrainedElsewhere*",
+    ),
     "train_update_is_seen_half_done": (
         ["core/engine/trainer_driver.cc"],
         "TrainerPeekTest.AModelIsNotSeen*",

@@ -71,6 +71,15 @@ Status PlaceAt(const Use& use, TrainerDriver* trainer, const covey_tensor* tenso
   return trainer->Place(std::move(model));
 }
 
+Status ShowOf(TrainerDriver* trainer, const void* const* spans) {
+  const size_t count = trainer->layout().parameters().size();
+  if (spans == nullptr) return Status::InvalidArgument("trainer: spans is NULL");
+  for (size_t i = 0; i < count; ++i)
+    if (spans[i] == nullptr)
+      return Status::InvalidArgument("trainer: span " + std::to_string(i) + " has no address");
+  return trainer->ShowModel({spans, count});
+}
+
 }  // namespace
 
 bool AllocateWindow(const Use& use, const covey_trainer_config& config, size_t length_bytes,
@@ -81,13 +90,14 @@ bool AllocateWindow(const Use& use, const covey_trainer_config& config, size_t l
   const uint64_t offset = use->AllocBlock(TrainerWindow::BlockBytes(group->size()));
   if (offset == Transport::kNoOffset) return false;
   const std::byte* model = memory.model.get();
-  const bool is_seen = config.in_place != 0 && model != nullptr &&
+  const bool is_seen = (config.in_place != 0 || config.copies != 0) && model != nullptr &&
                        transport.OffsetOf(model, length_bytes) != Transport::kNoOffset;
   *window =
       std::make_unique<TrainerWindow>(TrainerWindow::Options{.transport = &transport,
                                                              .group = group,
                                                              .offset = offset,
                                                              .model = is_seen ? model : nullptr,
+                                                             .is_copy = config.in_place == 0,
                                                              .length_bytes = length_bytes,
                                                              .version = config.begin});
   return true;
@@ -105,7 +115,7 @@ covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer
                                    covey_error* error) {
   return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
     std::byte* base = nullptr;
-    const Status status = it->GetGradients(&base);
+    const Status status = it->GetMemory(false, &base);
     return status.ok() ? covey::FillSpans(*it, base, spans) : status;
   });
 }
@@ -114,7 +124,7 @@ covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer, vo
                                covey_error* error) {
   return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
     std::byte* base = nullptr;
-    const Status status = it->GetModel(&base);
+    const Status status = it->GetMemory(true, &base);
     return status.ok() ? covey::FillSpans(*it, base, spans) : status;
   });
 }
@@ -131,6 +141,13 @@ covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int
                               void* const* spans, covey_seen* seen, covey_error* error) {
   return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
     return covey::PeekOf(it, rank, spans, seen);
+  });
+}
+
+covey_code covey_trainer_show(covey_runtime* runtime, covey_trainer trainer,
+                              const void* const* spans, covey_error* error) {
+  return covey::WithTrainer(runtime, trainer, error, [&](const Use&, TrainerDriver* it) {
+    return covey::ShowOf(it, spans);
   });
 }
 

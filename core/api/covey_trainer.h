@@ -73,6 +73,9 @@ typedef struct covey_trainer_config {
                      * exchanges are operations (not rounds, not pairs): others may look at it
                      * there. It lies there from the first call of such a part on, and is changed
                      * only within actions. Not agreed */
+  int32_t copies;   /* 1: the caller trains its model elsewhere, and copies it for others in such
+                     * parts: when one has asked for it, a call ends with COVEY_COLLECT_MODEL. Not
+                     * agreed */
 } covey_trainer_config;
 
 /* The input of a step, beside the gradients. */
@@ -286,6 +289,12 @@ COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer
  * COVEY_UNSUPPORTED in a part of other methods, and where ranks share no memory. */
 COVEY_API covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
                                         void* const* spans, covey_seen* seen, covey_error* error);
+
+/* Between two steps, where the model is trained elsewhere (covey_trainer_config.copies): others see
+ * this one, by span, until the next call of this rank. For a rank that looks at others, which may
+ * look at it meanwhile. In rounds and pairs others see what was published: does nothing. */
+COVEY_API covey_code covey_trainer_show(covey_runtime* runtime, covey_trainer trainer,
+                                        const void* const* spans, covey_error* error);
 
 /* Others see COVEY_SEEN_CLOSED from now on, for ever; covey_trainer_close does that too. An unknown
  * trainer: does nothing. */

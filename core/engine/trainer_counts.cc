@@ -54,7 +54,7 @@ TrainerCounts& TrainerCounts::operator+=(const TrainerCounts& more) {
 }
 
 std::string TrainerCounts::Json(const std::string& steps) const {
-  std::string json = "{" + steps + ",\"versions\":" + std::to_string(versions);
+  std::string json = "{\"versions\":" + std::to_string(versions);
   Append("fresh", fresh, &json);
   Append("overdue", overdue, &json);
   Append("missing", missing, &json);
@@ -71,7 +71,7 @@ std::string TrainerCounts::Json(const std::string& steps) const {
   return json + ",\"published\":" + std::to_string(published) +
          ",\"snapshots\":" + std::to_string(snapshots) + ",\"made\":" + std::to_string(made) +
          ",\"copied\":" + (is_copied ? "1" : "0") + ",\"begun\":" + std::to_string(begun) +
-         ",\"met\":" + std::to_string(met) + "}";
+         ",\"met\":" + std::to_string(met) + "," + steps + "}";
 }
 
 }  // namespace covey

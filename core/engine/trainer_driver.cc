@@ -49,6 +49,9 @@ TrainerSteps::Exchange MeetingOf(const TrainerDriver::Options& options, int64_t 
   return {.number = number, .needed = is_of_all ? view.size : plan.rounds.admit.Needed(view.size)};
 }
 
+// The number of the action that copies a model for others; the trainer counts from 1.
+constexpr uint64_t kShown = ~uint64_t{0};
+
 // An adapter that was interrupted has not been given the action that is due; `given`: the last one
 // that it was. The call is taken up as if the action had not been done.
 bool IsUngiven(const Trainer::Ready& ready, uint64_t given) {
@@ -123,6 +126,9 @@ Status TrainerDriver::Take(Trainer::Ready ready) {
   const bool waits_on = !ready.exchange.has_value() && !ready.action.has_value() && !ready.end;
   if (waits_on) ready.exchange = std::move(ready_.exchange);
   ready_ = std::move(ready);
+  is_shown_ = false;
+  // train-T23: the call may write where the copy lies.
+  if (window_ != nullptr) window_->HideCopy();
   const bool is_new = std::exchange(is_idle_, trainer_.IsIdle());
   if (is_new && window_ != nullptr && trainer_.part() == Trainer::kNoPart)
     window_->Show(trainer_.version());
@@ -134,6 +140,12 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
   RETURN_IF_ERROR(TryLock(&lock));
   for (;;) {
     if (ready_.end.has_value()) {
+      // train-T23: another member has asked for the model.
+      if (ready_.end->ok() && window_ != nullptr && window_->IsWanted() && IsOfAll(trainer_)) {
+        is_shown_ = true;
+        due->action = {.number = kShown, .stage = Stage::kCollectModel};
+        return Status::Ok();
+      }
       due->has_ended = true;
       is_idle_ = trainer_.IsIdle();
       if (window_ != nullptr)
@@ -192,6 +204,11 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
 Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
+  if (number == kShown && std::exchange(is_shown_, false)) {
+    window_->ClearWanted();
+    if (done) window_->ShowCopy(trainer_.version());
+    return Status::Ok();
+  }
   const bool is_update = IsDue(ready_, Stage::kUpdate), is_load = IsDue(ready_, Stage::kLoadState);
   const bool is_model = IsDue(ready_, Stage::kCollectModel);
   const bool is_loaded = IsDue(ready_, Stage::kLoadModel);
@@ -253,18 +270,12 @@ Status TrainerDriver::GetListed(const std::vector<TrainerState::Array>** arrays)
   return Status::Ok();
 }
 
-Status TrainerDriver::GetGradients(std::byte** gradients) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  *gradients = Gradients();
-  return Status::Ok();
-}
-
-Status TrainerDriver::GetModel(std::byte** found) {
+Status TrainerDriver::GetMemory(bool of_model, std::byte** memory) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
   const TrainerRounds* rounds = RoundsOf(trainer_.part());
-  *found = rounds != nullptr && rounds->has_models() ? rounds->open() : model();
+  const bool is_of_rounds = rounds != nullptr && rounds->has_models();
+  *memory = !of_model ? Gradients() : is_of_rounds ? rounds->open() : model();
   return Status::Ok();
 }
 

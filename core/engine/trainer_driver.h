@@ -102,8 +102,7 @@ class TrainerDriver {
   std::byte* gradients() const { return memory_.gradients.get(); }
   std::byte* model() const { return memory_.model.get(); }
   // Where those of the action under way lie, or are to lie; without one: of the next step.
-  Status GetGradients(std::byte** gradients);
-  Status GetModel(std::byte** model);
+  Status GetMemory(bool of_model, std::byte** memory);
 
   // `hypers`: as many as the options say.
   Status Submit(const std::string& unfit, std::span<const double> hypers);
@@ -122,6 +121,9 @@ class TrainerDriver {
   // models by operations; `parameters` empty: only looks, in any part. Within a call or not; never
   // waits.
   Status Peek(int32_t member, std::span<void* const> parameters, Seen* seen);
+  // Between two calls: others can read the model of this rank, which is trained elsewhere, by
+  // parameter. Until the next call.
+  Status ShowModel(std::span<const void* const> parameters);
   // Others see nothing of this rank any more. Any thread, within a call or not.
   void Hide();
   // The next action, or the end. kTimeout without either: the deadline is over, and it goes on when
@@ -185,6 +187,7 @@ class TrainerDriver {
   std::vector<double> hypers_;                 // of the step
   TrainerSteps steps_;
   int64_t planned_ = 0;      // the version whose plan the step goes by
+  bool is_shown_ = false;    // the action under way: a model for others, between two calls
   bool is_clipped_ = false;  // the gradients of the action under way
   bool is_placed_ = false;   // the model, in the action under way
   bool has_mean_ = false;    // of pairs that have met, not loaded yet

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/engine/trainer_driver.h"
+#include "core/engine/trainer_driver_lock.h"
 #include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
 #include "core/engine/trainer_window.h"
@@ -18,8 +19,7 @@ std::unique_ptr<TrainerWindow> TrainerDriver::LeaveAll() {
 Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen* seen) {
   const auto pairs = pairs_.find(trainer_.part());
   const TrainerRounds* rounds = RoundsOf(trainer_.part());
-  const bool is_of_all = trainer_.part() == Trainer::kNoPart && window_ != nullptr &&
-                         trainer_.position().payload != Payload::kGradients;
+  const bool is_of_all = window_ != nullptr && IsOfAll(trainer_);
   const bool has_models = rounds != nullptr && rounds->has_models();
   if (pairs == pairs_.end() && !has_models && !is_of_all)
     return Status::Unsupported(
@@ -27,6 +27,7 @@ Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen
   if (seen->state != WindowState::kWhole) return Status::Ok();
   if (is_of_all) {
     seen->state = window_->Look(member, model, &seen->version);
+    if (seen->state == WindowState::kChanging) window_->Want(member);
     return Status::Ok();
   }
   bool is_whole = false;
@@ -42,6 +43,18 @@ Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen
   }
   if (!is_whole) seen->state = WindowState::kChanging;
   if (has_models && seen->step == 0) seen->state = WindowState::kNothing;
+  return Status::Ok();
+}
+
+Status TrainerDriver::ShowModel(std::span<const void* const> parameters) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (!trainer_.IsIdle())
+    return Status::InvalidArgument("a model is shown between two steps, not within one");
+  if (window_ == nullptr || !window_->takes_copies() || !IsOfAll(trainer_)) return Status::Ok();
+  window_->HideCopy();
+  layout_.CopyIn(parameters, model());
+  window_->ShowCopy(trainer_.version());
   return Status::Ok();
 }
 

@@ -16,15 +16,16 @@ bool TrainerMark::IsBehind(uint64_t begun) const {
   return (exchanges - begun) % kCounted >= kCounted / 2;
 }
 
-// Its words are followed by one for each member.
+// Its words are followed by one for each member, and by one for those that ask.
 size_t TrainerWindow::BlockBytes(int32_t members) {
-  return SeqLock::LengthBytes(1) + sizeof(uint64_t) * static_cast<size_t>(members);
+  return SeqLock::LengthBytes(1) + sizeof(uint64_t) * (static_cast<size_t>(members) + 1);
 }
 
 TrainerWindow::TrainerWindow(const Options& options) : options_(options) {
   mark_.version = static_cast<uint64_t>(options.version);
   Own().Open({});
   Own().EndChange(mark_.Packed());  // A member that is lost has not closed it.
+  if (takes_copies()) OpenOdd();
 }
 
 SeqLock TrainerWindow::Own() const {
@@ -40,14 +41,43 @@ void TrainerWindow::Put(int64_t version) {
     Own().Tell(mark_.Packed());
 }
 
-void TrainerWindow::Show(int64_t version) {
-  if (is_there_ || options_.model == nullptr) return;
+void TrainerWindow::OpenOdd() {
   const SeqLock::Span model{options_.transport->OffsetOf(options_.model, options_.length_bytes),
                             options_.length_bytes};
   Own().BeginChange();
   Own().Open({&model, 1});
+}
+
+void TrainerWindow::Show(int64_t version) {
+  if (is_there_ || options_.model == nullptr || options_.is_copy) return;
+  OpenOdd();
   is_there_ = true;
   Put(version);
+}
+
+void TrainerWindow::ShowCopy(int64_t version) {
+  is_there_ = true;
+  Put(version);
+}
+
+void TrainerWindow::HideCopy() {
+  if (!options_.is_copy) return;
+  Begin();
+  is_there_ = false;
+}
+
+bool TrainerWindow::IsWanted() const {
+  // train-T23: a copy is made for those that ask.
+  return takes_copies() &&
+         options_.transport->words()->Load(WantedAt(ToInt(options_.group->my_index))) != 0;
+}
+
+void TrainerWindow::ClearWanted() {
+  options_.transport->words()->Store(WantedAt(ToInt(options_.group->my_index)), 0);
+}
+
+void TrainerWindow::Want(int32_t member) {
+  options_.transport->words()->Store(WantedAt(member), 1);
 }
 
 void TrainerWindow::Begin() {

@@ -12,7 +12,12 @@
 //   Tell, within a part in rounds or     odd until Show
 //   pairs: what lies there is not the
 //   rank's model
+//   ShowCopy                             even
+//   HideCopy                             odd
 //   Hide                                 closed, for ever
+//
+// A model that is trained elsewhere is copied there between two calls, when another member has
+// asked for it since (train-T23): its window is odd until ShowCopy, and from HideCopy on.
 //
 // Exchanges of models write where the model lies. The rule of train-T19:
 //  - No memory is written before all members have begun the exchange. So a member that waits in it
@@ -62,6 +67,7 @@ class TrainerWindow {
     const Group* group = nullptr;
     uint64_t offset = 0;               // of BlockBytes in this rank's region, zero
     const std::byte* model = nullptr;  // in this rank's region; null: there is none to be seen
+    bool is_copy = false;              // it is trained elsewhere
     size_t length_bytes = 0;           // of each member's model
     int64_t version = 0;
   };
@@ -78,6 +84,13 @@ class TrainerWindow {
   // ---- This rank's.
   // The model lies there from now on.
   void Show(int64_t version);
+  // A copy of the model lies there now, until HideCopy.
+  bool takes_copies() const { return options_.is_copy && options_.model != nullptr; }
+  void ShowCopy(int64_t version);
+  void HideCopy();
+  // Whether a member has asked for it since the last ClearWanted.
+  bool IsWanted() const;
+  void ClearWanted();
   // Brackets each change; Begin may come more than once.
   void Begin();
   void End(int64_t version);
@@ -96,6 +109,8 @@ class TrainerWindow {
   // Copies its model, if there is one to be seen of one moment; empty: only looks, also while it is
   // being changed. *version as the member has said last, 0 if it has closed or is lost.
   WindowState Look(int32_t member, std::span<std::byte> model, int64_t* version) const;
+  // Asks for it, where it is trained elsewhere.
+  void Want(int32_t member);
 
   // Whether this rank has ended an exchange of models that the member has not.
   bool IsBehind(int32_t member) const;
@@ -106,9 +121,11 @@ class TrainerWindow {
   bool HaveAllLeft() const;
 
  private:
+  void OpenOdd();
   void Put(int64_t version);
   SeqLock Own() const;
   uint64_t* LeftAt(int32_t member, int32_t of) const;
+  uint64_t* WantedAt(int32_t of) const { return LeftAt(options_.group->size(), of); }
 
   const Options options_;
   std::vector<uint64_t> offsets_;

@@ -32,6 +32,11 @@ TrainerLayout::TrainerLayout(const std::vector<Parameter>& parameters)
   }
 }
 
+void TrainerLayout::CopyIn(std::span<const void* const> parameters, std::byte* to) const {
+  for (size_t i = 0; i < parameters.size(); ++i)
+    std::memcpy(to + offsets_bytes_[i], parameters[i], sizes_bytes_[i]);
+}
+
 void TrainerLayout::CopyOut(const std::byte* from, std::span<void* const> parameters) const {
   for (size_t i = 0; i < parameters.size(); ++i)
     std::memcpy(parameters[i], from + offsets_bytes_[i], sizes_bytes_[i]);

@@ -35,6 +35,8 @@ class TrainerLayout {
   const std::vector<Piece>& pieces() const { return pieces_; }  // in the order of their first
   // By parameter.
   const std::vector<size_t>& offsets_bytes() const { return offsets_bytes_; }
+  // Copies parameters[i], by parameter, to memory laid out so.
+  void CopyIn(std::span<const void* const> parameters, std::byte* to) const;
   // Copies all parameters from memory laid out so to parameters[i], by parameter.
   void CopyOut(const std::byte* from, std::span<void* const> parameters) const;
 

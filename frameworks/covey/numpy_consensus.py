@@ -36,9 +36,10 @@ def consensus(
     Args:
         trainer: a ``covey.numpy.Trainer``.
         exact: all ranks call it, after equally many steps, and get the mean of exactly what they
-            have then. Where a rank's model is its own between two exchanges (``local``,
-            ``dpsgd``), others cannot read it in another way: it lies in memory of NumPy.
-        timeout: seconds to look again at a rank whose model is being changed.
+            have then.
+        timeout: seconds to look again at a rank whose model is being changed. Where a rank's model
+            is its own between two exchanges (``local``, ``dpsgd``), others get it at the end of its
+            step, or while it is in here itself.
 
     Yields:
         A ``Consensus``: ``distance``, ``norm``, ``ages``, ``missing``.
@@ -157,6 +158,7 @@ def _of_seen(
         for target, array in zip(to, training.model):
             numpy.copyto(target, array)
 
+    trainer.show([array.ctypes.data for array in training.model])  # Others may be looking, too.
     has_mean = not position.may_differ and position.version > 0
     models = SeenModels(trainer, own, how, has_mean, copy_own)
     for rank, known in seen.items():

@@ -85,6 +85,11 @@ class TrainerHandle:
         """A rank as others see it; its model is copied to these addresses, by span, if any."""
         return Seen(*_native.trainer_peek(self._trainer, rank, tuple(to) or None))
 
+    def show(self, model: Sequence[int]) -> None:
+        """Between two steps: where this rank's model is copied for others, they see the one at
+        these addresses, by span, until its next step."""
+        _native.trainer_show(self._trainer, tuple(model))
+
     def hide(self) -> None:
         """Other ranks see nothing of this one any more."""
         _native.trainer_hide(self._trainer)

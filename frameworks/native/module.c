@@ -281,6 +281,8 @@ static PyMethodDef methods[] = {
     {"trainer_peek", TrainerPeek, METH_VARARGS,
      "trainer_peek(trainer, rank, addresses or None) -> (covey_seen_state, step, superseded, "
      "version)"},
+    {"trainer_show", TrainerShow, METH_VARARGS,
+     "trainer_show(trainer, addresses): others see the model that lies there, until the next call"},
     {"trainer_hide", TrainerHide, METH_VARARGS,
      "trainer_hide(trainer): others see nothing of this rank any more"},
     {"trainer_next", TrainerNext, METH_VARARGS,

@@ -177,6 +177,7 @@ PyObject* TrainerSettle(PyObject* module, PyObject* args);
 PyObject* TrainerBeginPass(PyObject* module, PyObject* args);
 PyObject* TrainerServe(PyObject* module, PyObject* args);
 PyObject* TrainerPeek(PyObject* module, PyObject* args);
+PyObject* TrainerShow(PyObject* module, PyObject* args);
 PyObject* TrainerHide(PyObject* module, PyObject* args);
 PyObject* TrainerPlace(PyObject* module, PyObject* args);
 PyObject* TrainerNext(PyObject* module, PyObject* args);

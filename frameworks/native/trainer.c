@@ -12,11 +12,13 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
   unsigned long long group;
   long long begin, end = 0;
   int op;
+  config.copies = 1;
   PyObject *method, *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Liiiii:trainer_open", &group, &config.name, &method, &op,
-                        &begin, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers,
-                        &config.num_state, &end, &config.keeps_gradients, &config.prepares,
-                        &config.reduces, &config.vacates, &config.in_place))
+  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Liiiiii:trainer_open", &group, &config.name, &method,
+                        &op, &begin, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts,
+                        &config.num_hypers, &config.num_state, &end, &config.keeps_gradients,
+                        &config.prepares, &config.reduces, &config.vacates, &config.in_place,
+                        &config.copies))
     return NULL;
   config.method = MethodOf(method);
   if (PyErr_Occurred()) return NULL;
@@ -174,6 +176,22 @@ PyObject* TrainerPeek(PyObject* module, PyObject* args) {
   if (error.code != COVEY_OK) return RaiseError(&error);
   return Py_BuildValue("(iLiL)", (int)seen.state, (long long)seen.step, (int)seen.superseded,
                        (long long)seen.version);
+}
+
+PyObject* TrainerShow(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  PyObject* addresses;
+  if (!PyArg_ParseTuple(args, "KO!:trainer_show", &trainer, &PyTuple_Type, &addresses)) return NULL;
+  void** from = AddressesOf(addresses);
+  if (from == NULL) return NULL;
+  covey_error error;
+  ClearError(&error);
+  Py_BEGIN_ALLOW_THREADS
+  error.code = covey_trainer_show(NULL, trainer, (const void* const*)from, &error);
+  Py_END_ALLOW_THREADS
+  free(from);
+  return NoneOrError(error.code, &error);
 }
 
 PyObject* TrainerHide(PyObject* module, PyObject* args) {

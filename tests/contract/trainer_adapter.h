@@ -46,6 +46,7 @@ class Adapter {
     config.counts = counts;
     config.num_state = kept.empty() && lists == nullptr ? 0 : -1;
     config.in_place = in_place ? 1 : 0;
+    config.copies = copies ? 1 : 0;
     const covey_code code = covey_trainer_open(runtime_, &config, &trainer, &error);
     if (code != COVEY_OK || !in_place) return code;
     const covey_code found = covey_trainer_model(runtime_, trainer, model_, &error);
@@ -143,6 +144,7 @@ class Adapter {
   covey_trainer trainer = 0;
   int64_t end = 0;                         // before Open
   bool in_place = false;                   // the same: the model is also where the trainer has it
+  bool copies = false;                     // the same: it copies its model for others
   std::function<void(covey_verb)> within;  // is called before each acknowledgement
   covey_error error = COVEY_INIT(covey_error);
   covey_verb last = COVEY_DONE;

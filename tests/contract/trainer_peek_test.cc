@@ -102,6 +102,97 @@ TEST(TrainerPeekTest, AModelThatIsNotInPlaceIsNotSeen) {
   });
 }
 
+// Counts the copies of a model that a step makes.
+struct Copying : Student {
+  Copying(int rank, covey_runtime* runtime) : Student(rank, runtime) {
+    in_place = false;
+    copies = true;
+    within = [this](covey_verb verb) { made += verb == COVEY_COLLECT_MODEL ? 1 : 0; };
+  }
+  int made = 0;
+};
+
+TEST(TrainerPeekTest, AModelThatIsTrainedElsewhereIsCopiedWhenAnotherRankHasAsked) {
+  std::barrier both(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Copying student(rank, runtime);
+    ASSERT_EQ(student.Open("local:H=100"), COVEY_OK) << student.error.message;
+    for (int64_t step = 0; step < 6; ++step) {
+      ASSERT_EQ(student.Step(step), COVEY_OK) << student.error.message;
+      both.arrive_and_wait();
+      // Rank 0 asks after steps 0 and 3, and gets the copy of the step after that.
+      if (rank == 0) {
+        const bool asks = step == 0 || step == 3, gets = step == 1 || step == 4;
+        if (asks) {
+          EXPECT_EQ(student.See(1), COVEY_SEEN_CHANGING);
+        }
+        if (gets) {
+          EXPECT_EQ(student.See(1), COVEY_SEEN_WHOLE);
+          EXPECT_EQ(student.seen.version, step + 1);
+          EXPECT_TRUE(student.HasSeen(OwnAfter(1, step + 1)));
+        }
+        EXPECT_EQ(student.VersionOf(1), step + 1) << "a look that asks for nothing";
+      }
+      both.arrive_and_wait();
+    }
+    EXPECT_EQ(student.made, rank == 1 ? 2 : 0);
+  });
+}
+
+TEST(TrainerPeekTest, ModelsThatAreCopiedAreAveragedAsOthersAre) {
+  for (const char* method : {"local:H=2", "local:H=2,codec=int8", "dpsgd:topology=ring"}) {
+    double means[2] = {0, 0};
+    for (const bool asks : {false, true}) {
+      std::barrier both(2);
+      RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+        Copying student(rank, runtime);
+        student.copies = asks;
+        ASSERT_EQ(student.Open(method), COVEY_OK) << student.error.message;
+        for (int64_t step = 0; step < 7; ++step) {
+          ASSERT_EQ(student.Step(step), COVEY_OK) << student.error.message;
+          if (asks) student.See(1 - rank);
+          both.arrive_and_wait();
+        }
+        ASSERT_EQ(student.Finish(), COVEY_OK) << student.error.message;
+        if (rank == 0) means[asks] = student.model[1][69999];
+        both.arrive_and_wait();
+      });
+    }
+    EXPECT_EQ(means[0], means[1]) << method;
+  }
+}
+
+TEST(TrainerPeekTest, ARankThatLooksAtOthersShowsItsOwnModel) {
+  std::barrier both(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Copying student(rank, runtime);
+    ASSERT_EQ(student.Open("local:H=3"), COVEY_OK) << student.error.message;
+    for (int64_t step = 0; step < 2; ++step)
+      ASSERT_EQ(student.Step(step), COVEY_OK) << student.error.message;
+    const std::vector<float> head(student.model[0].begin(), student.model[0].end());
+    const std::vector<float> tail(student.model[2].begin(), student.model[2].end());
+    const void* own[] = {head.data(), student.model[1].data(), tail.data()};
+    const auto show = [&] {
+      return covey_trainer_show(runtime, student.trainer, own, &student.error);
+    };
+    ASSERT_EQ(show(), COVEY_OK) << student.error.message;
+    both.arrive_and_wait();
+    EXPECT_EQ(student.See(1 - rank), COVEY_SEEN_WHOLE);
+    EXPECT_EQ(student.seen.version, 2);
+    EXPECT_TRUE(student.HasSeen(OwnAfter(1 - rank, 2)));
+    both.arrive_and_wait();
+    ASSERT_EQ(student.Step(2), COVEY_OK) << student.error.message;
+    both.arrive_and_wait();
+    EXPECT_EQ(student.See(1 - rank), COVEY_SEEN_CHANGING) << "a call has hidden it";
+    EXPECT_EQ(covey_trainer_show(runtime, student.trainer, nullptr, &student.error),
+              COVEY_INVALID_ARGUMENT);
+    own[1] = nullptr;
+    EXPECT_EQ(show(), COVEY_INVALID_ARGUMENT);
+    EXPECT_STREQ(student.error.message, "trainer: span 1 has no address");
+    both.arrive_and_wait();
+  });
+}
+
 TEST(TrainerPeekTest, AModelIsNotSeenWithinAnUpdate) {
   std::barrier both(2);
   RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {

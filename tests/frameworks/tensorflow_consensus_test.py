@@ -55,7 +55,7 @@ def looks(method: str, steps: int, exact: bool) -> Dict[str, Any]:
         covey.barrier()
     kept = flat(model)
     models = covey.allgather_object(kept)
-    with covey.consensus(model, exact=exact) as found:
+    with covey.consensus(model, exact=exact, timeout=60) as found:
         shown = flat(model)
         covey.barrier()
     after = flat(model)
@@ -93,10 +93,7 @@ def refused() -> List[str]:
     plain = keras.Sequential([keras.Input([6]), keras.layers.Dense(1)])
     plain.compile("sgd", "mse")
     alone = refusal_of(lambda: look(plain))
-    model.optimizer.apply(drawn(model, 0), model.trainable_variables)
-    apart = refusal_of(lambda: look(model))
-    model.optimizer.finish()
-    return [untrained, alone, apart]
+    return [untrained, alone]
 
 
 class TensorflowConsensusTest(unittest.TestCase):
@@ -111,9 +108,10 @@ class TensorflowConsensusTest(unittest.TestCase):
     def test_models_that_each_rank_trains_on(self) -> None:
         for method in ("local:H=9", "dpsgd"):
             with self.subTest(method=method):
-                for seen in pool(2).call(looks, method, 4, True):
-                    self.check_mean(seen, sum(seen["models"]) / 2)
-                    self.assertGreater(seen["found"]["distance"], 0.0)
+                for exact in (True, False):
+                    for seen in pool(2).call(looks, method, 4, exact):
+                        self.check_mean(seen, sum(seen["models"]) / 2)
+                        self.assertGreater(seen["found"]["distance"], 0.0)
 
     def test_replicas_are_shown_as_they_are(self) -> None:
         for method in ("allreduce", "eager:admit=all,max_wait=60s",
@@ -137,11 +135,9 @@ class TensorflowConsensusTest(unittest.TestCase):
             self.assertGreater(distance, 0.0)
 
     def test_wrong_calls(self) -> None:
-        for rank, (untrained, alone, apart) in enumerate(pool(2).call(refused)):
+        for untrained, alone in pool(2).call(refused):
             self.assertIn("InvalidArgument: consensus: this model has not done a step", untrained)
             self.assertIn("InvalidArgument: consensus: no DistributedOptimizer trains", alone)
-            self.assertIn(f"{1 - rank}: ", apart)
-            self.assertIn("in memory of its framework", apart)
 
 
 if __name__ == "__main__":

@@ -26,16 +26,15 @@ def consensus(
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
     ``diloco``: the model that ranks depart from. ``wagma``, ``local`` with ``max_wait``: the model
     that each has published last. ``adpsgd``, ``swarm``: the model that each has handed in last,
-    with the changes by others since. ``local``, ``dpsgd``: with ``exact`` only, because others
-    cannot read memory of TensorFlow.
+    with the changes by others since. ``local``, ``dpsgd``: that at the end of a rank's next step,
+    or at once if it is in here, too.
 
     Args:
         model: a Keras model that was compiled with a ``DistributedOptimizer``, or that optimizer.
             Variables that it does not train stay as they are.
         exact: all ranks call it, after equally many steps (with ``eager`` after ``finish()``), and
             get the mean of exactly what they have then.
-        timeout: seconds to look again at a rank whose model is being changed; then it is in
-            ``missing``.
+        timeout: seconds to wait for the model of a rank, which is in ``missing`` then.
 
     Yields:
         A ``Consensus``: ``distance``, ``norm``, ``ages``, ``missing``.

@@ -78,6 +78,7 @@ class CoreTrainer(TrainerActions):
             True,
             True,
             all(plan.device.type == "cpu" for plan in self.plans),
+            False,
         )
         if has_versions:
             state.add_flush(self)
