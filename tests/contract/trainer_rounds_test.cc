@@ -116,7 +116,8 @@ TEST(TrainerRoundsTest, UnfitGradientsAreLeftOutAndTheirRankIsTold) {
                          R"("staleness":[2,0,0,0,0,0,0],"memory_bytes":{"exchange":)"),
               0u)
         << stats;
-    EXPECT_NE(stats.find(R"("published":1,"snapshots":0,"made":1,"copied":0,"begun":0,"met":0})"),
+    EXPECT_NE(stats.find(R"("published":1,"snapshots":0,"made":1,"copied":0,)"
+                         R"("begun":0,"met":0,"steps":1,)"),
               std::string::npos)
         << stats;
     ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
