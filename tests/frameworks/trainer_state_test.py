@@ -31,7 +31,7 @@ def tearDownModule() -> None:
 # ---- On the ranks ------------------------------------------------------------------------------
 
 
-class Named(covey.numpy.Trainer):
+class Named(TrainerLoop):
     """A trainer whose update keeps ``named``."""
 
     named: Dict[str, Any]
@@ -59,15 +59,14 @@ class Named(covey.numpy.Trainer):
             super()._do(verb, *action)
 
 
-def _trainer() -> Named:
-    trainer = Named(
-        [numpy.ones(2)],
-        lambda parameters, gradients: None,
-        method="local:H=9,then=allreduce@1",
-        state=[numpy.zeros(1)],
-    )
+def _trainer() -> "contextlib.closing[Named]":
+    trainer = Named(FRAMEWORK, [numpy.ones(2)], [numpy.zeros(1)], lambda gradients, hypers: None)
+    method = choose("local:H=9,then=allreduce@1", {})
+    name = next_prefix("named", covey.world.ranks)
+    how = {"method": method, "op": covey.Average, "num_hypers": 0, "begin": 0}
+    trainer.open(name, covey.world, **how)
     trainer.loaded = []
-    return trainer
+    return contextlib.closing(trainer)
 
 
 def union() -> Tuple[List[Array], List[Array]]:

@@ -7,7 +7,7 @@ from typing import Any, Iterator, List
 
 import tensorflow as tf
 
-from covey.errors import InvalidArgument
+from covey.errors import InvalidArgument, Unsupported
 from covey.numpy_consensus import Training, mean_of_models
 from covey.seen_models import Consensus
 from covey.tensorflow.optimizer import DistributedOptimizer
@@ -75,6 +75,7 @@ def optimizer_of(model: Any, what: str) -> DistributedOptimizer:
 
     Raises:
         InvalidArgument: (a ValueError) there is none, or it is within a tf.function.
+        Unsupported: (a ValueError) ranks of several frameworks train together.
     """
     if not tf.executing_eagerly():
         raise InvalidArgument(f"{what}: it is within a tf.function; call it outside, between steps")
@@ -85,6 +86,8 @@ def optimizer_of(model: Any, what: str) -> DistributedOptimizer:
         raise InvalidArgument(
             f"{what}: no DistributedOptimizer trains this model: compile it with one"
         )
+    if optimizer.trainer is not None and optimizer.trainer.is_mixed:
+        raise Unsupported(f"{what}: the ranks of this training have several frameworks")
     return optimizer
 
 

@@ -27,12 +27,14 @@ from covey.state import state
 from covey.tensorflow import requests
 from covey.tensorflow.ops import by_dtype
 from covey.tensorflow.streams import operations
+from covey.training_terms import Terms, begin_name, meet, mixed_name, terms_of
 
 # covey_verb of core/api/covey_trainer.h.
 (_PENDING, _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK,
  _LIST_STATE, _LOAD_STATE, _VACATE) = range(11)
 
 _BEGIN, _PLANNED = 3, 12  # Of covey_position's fields.
+_NAME = "TensorFlow"
 
 Tensors = Sequence[Any]
 Update = Callable[[List[Any], Any], None]
@@ -123,15 +125,11 @@ class Trainer:
         codes = check_variables(self.variables, True)
         check_variables(self._state, False)
         counts = [variable.shape.num_elements() for variable in self.variables]
-        name = next_prefix("tensorflow", group.ranks)
-        if resumption is not None:
-            begin = resumption.position[_BEGIN]
-        else:
-            begin = int(_of_root([begin], root, name, group)[0])
-        how = (parsed(method), core_code(op), begin)
+        name = self._meet(op, root, begin, resumption)
+        how = (parsed(method), core_code(op), self._begin_at)
         what = (tuple(codes), tuple(counts), num_hypers, len(self._state))
         self._number = _native.trainer_open(group.id, name, *how, *what)
-        self._root_of = (root, f"{name}.begin", group)
+        self._root_of = (root, name, group)
         self._is_equal: Any = None  # Where it is a variable: whether all have begun with one model.
         if resumption is not None:
             self._resume(resumption)
@@ -144,6 +142,30 @@ class Trainer:
             self._handle = operations.covey_trainer(number=self._number, lengths=lengths)
         state.add_helper(self)
         announce(method, group, sum(lengths))
+
+    def _meet(self, op: int, root: int, begin: Any, resumption: Optional[Resumption]) -> str:
+        """The name of the training; ``_begin_at`` is how many updates the model has had then."""
+        group = self.group
+        parameters = [(it.name, it.dtype.name, it.shape.as_list()) for it in self.variables]
+        problem = "" if resumption is None else "it goes on from a checkpoint"
+
+        def terms() -> Terms:
+            return terms_of(
+                _NAME, parameters, method=self.method, op=op, num_hypers=self._num_hypers,
+                root=root, begin=int(begin), problem=problem,
+            )
+
+        met = meet(group, _NAME, terms)
+        self.is_mixed = met.is_mixed
+        if met.is_mixed:
+            self._state, self._begin_at = [], met.begin
+            return mixed_name(group)
+        name = next_prefix("tensorflow", group.ranks)
+        if resumption is not None:
+            self._begin_at = resumption.position[_BEGIN]
+        else:
+            self._begin_at = int(_of_root([begin], root, name, group)[0])
+        return name
 
     @property
     def number(self) -> int:
@@ -217,7 +239,12 @@ class Trainer:
     def _begin(self) -> Any:
         """Variables and state become those of the root."""
         everything = self.variables + self._state
-        _assign(everything, _of_root(everything, *self._root_of))
+        root, name, group = self._root_of
+        if self.is_mixed:
+            values = _each_of_root(everything, root, name, group)
+        else:
+            values = _of_root(everything, root, f"{name}.begin", group)
+        _assign(everything, values)
         if self._is_equal is not None:
             self._is_equal.assign(True)
         return tf.constant(True)
@@ -268,8 +295,9 @@ class Trainer:
             operations.covey_trainer_put(self._handle, _read(of_model), of_model=True)
 
         def load_state() -> None:
-            kinds = _kinds(self._state)
-            _assign(self._state, operations.covey_trainer_listed(self._handle, **kinds))
+            if self._state:  # An operation without results gives no list of them.
+                kinds = _kinds(self._state)
+                _assign(self._state, operations.covey_trainer_listed(self._handle, **kinds))
 
         actions: Dict[int, Callable[[Any], object]] = {
             _COLLECT_MODEL: lambda hypers: collect_model(),
@@ -306,3 +334,12 @@ def _of_root(tensors: Tensors, root: int, name: str, group: Group) -> List[Any]:
     """The values that rank ``root`` has."""
     how = How(BROADCAST, "broadcast", root=root)
     return by_dtype(requests.broadcast, how, _read(tensors), name, group)
+
+
+def _each_of_root(tensors: Tensors, root: int, name: str, group: Group) -> List[Any]:
+    """The same, as other frameworks send them too."""
+    how = How(BROADCAST, "broadcast", root=root)
+    return [
+        requests.broadcast(how, [it], begin_name(name, number), group)[0]
+        for number, it in enumerate(_read(tensors))
+    ]
