@@ -12,8 +12,6 @@ from numpy_training import RATE, SHAPES, STEPS, numbers
 
 import covey.tensorflow as hvd
 
-WAYS = ("eagerly", "function", "fit")
-
 
 def bytes_of(variables: List[Any]) -> bytes:
     return b"".join(numpy.asarray(it).tobytes() for it in variables)

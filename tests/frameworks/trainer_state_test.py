@@ -5,6 +5,7 @@ Method: an adapter that lists arrays by name, of which each rank has others.
 
 from __future__ import annotations
 
+import contextlib
 import unittest
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -12,8 +13,11 @@ import numpy
 from ranks import SharedPool
 
 import covey
-import covey.numpy
 from covey import _native
+from covey.method import choose
+from covey.names import next_prefix
+from covey.numpy import FRAMEWORK
+from covey.trainer_loop import TrainerLoop
 
 _LIST, _LOAD = 8, 9
 _FLOAT32, _INT64 = 0, 7
