@@ -8,16 +8,15 @@ tf.function. Within one it becomes a part of the graph, so a step needs no Pytho
 from __future__ import annotations
 
 import contextlib
-import ctypes
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
-import numpy
 import tensorflow as tf
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
 from covey.framework import DTYPE_NAMES
 from covey.group import Group
+from covey.keras.resumption import BEGIN, Resumption, go_on, replicated
 from covey.method import parsed, plan
 from covey.method_summary import announce
 from covey.names import next_prefix
@@ -27,13 +26,14 @@ from covey.state import state
 from covey.tensorflow import requests
 from covey.tensorflow.ops import by_dtype
 from covey.tensorflow.streams import operations
+from covey.trainer_handle import TrainerHandle
 from covey.training_terms import Terms, begin_name, meet, mixed_name, terms_of
 
 # covey_verb of core/api/covey_trainer.h.
 (_PENDING, _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK,
  _LIST_STATE, _LOAD_STATE, _VACATE) = range(11)
 
-_BEGIN, _PLANNED = 3, 12  # Of covey_position's fields.
+_PLANNED = 12  # Of covey_position's fields.
 _NAME = "TensorFlow"
 
 Tensors = Sequence[Any]
@@ -69,18 +69,6 @@ def check_variables(variables: Tensors, are_trained: bool) -> List[int]:
             )
         codes.append(DTYPE_NAMES.index(name))
     return codes
-
-
-class Resumption(NamedTuple):
-    """Where a training goes on that was saved.
-
-    Attributes:
-        position: of this rank, as ``covey_position`` of core/api/covey_trainer.h.
-        replicated: by name the bytes of the arrays that the method replicates on all ranks.
-    """
-
-    position: Tuple[int, ...]
-    replicated: Dict[str, Any]
 
 
 class Trainer:
@@ -132,7 +120,7 @@ class Trainer:
         self._root_of = (root, name, group)
         self._is_equal: Any = None  # Where it is a variable: whether all have begun with one model.
         if resumption is not None:
-            self._resume(resumption)
+            go_on(self._number, resumption)
         elif not all(it.is_initialized() for it in self.variables):
             self._is_equal = tf.Variable(False)  # The graph that makes them has not run yet.
         else:
@@ -162,15 +150,23 @@ class Trainer:
             return mixed_name(group)
         name = next_prefix("tensorflow", group.ranks)
         if resumption is not None:
-            self._begin_at = resumption.position[_BEGIN]
+            self._begin_at = resumption.position[BEGIN]
         else:
             self._begin_at = int(_of_root([begin], root, name, group)[0])
         return name
 
     @property
-    def number(self) -> int:
-        """The core's."""
-        return self._number
+    def handle(self) -> TrainerHandle:
+        """That of the core's trainer."""
+        return TrainerHandle(len(self.variables), self._number)
+
+    def values(self) -> List[Any]:
+        """Copies of the variables, as NumPy arrays."""
+        return [variable.numpy().copy() for variable in self.variables]
+
+    def put(self, values: Sequence[Any]) -> None:
+        """Overwrites the variables with arrays."""
+        _assign(self.variables, values)
 
     @property
     def version(self) -> int:
@@ -183,10 +179,7 @@ class Trainer:
 
     def replicated(self) -> Dict[str, Any]:
         """Between two steps: copies of the arrays that the method replicates, as bytes."""
-        return {
-            name: numpy.frombuffer(ctypes.string_at(at, length), numpy.uint8)
-            for name, at, length in _native.trainer_state(self._number)
-        }
+        return replicated(self._number)
 
     def is_in_pairs(self) -> bool:
         """Whether each rank does the next step by itself."""
@@ -229,12 +222,6 @@ class Trainer:
         number, self._number = self._number, 0
         if number:
             _native.trainer_close(number)
-
-    def _resume(self, resumption: Resumption) -> None:
-        for name, at, length in _native.trainer_state(self._number):
-            if name in resumption.replicated:
-                ctypes.memmove(at, resumption.replicated[name].tobytes(), length)
-        _native.trainer_restore(self._number, resumption.position)
 
     def _begin(self) -> Any:
         """Variables and state become those of the root."""
