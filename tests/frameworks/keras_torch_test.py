@@ -1,7 +1,7 @@
-"""Goal: covey.keras on Keras's torch backend does what it does on TensorFlow, which it does not
-import: the cases of keras_test, the numbers of NumPy bit for bit, consensus, save and load. Another
-backend is refused.
-Method: as keras_test; the same gradients for both, and SGD whose rate is a power of two."""
+"""Goal: covey.keras on Keras's torch backend trains by every method with the numbers of
+covey.numpy.Trainer, bit for bit, without TensorFlow; consensus, save and load. Another backend is
+refused. (What keras_test has is tested on both backends there.)
+Method: real processes; the same gradients for both, and SGD whose rate is a power of two."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ import tempfile
 import unittest
 from typing import Any, Dict, List, Sequence, Tuple
 
-import keras_test
 from ranks import SEED, SharedPool, also, refusal_of
-
-ON_TORCH = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
-IS_RANK = os.environ.get("KERAS_BACKEND") == "torch" and "TEST_INIT" in os.environ
+from tensorflows import IS_RANK, ON_TORCH
 
 if IS_RANK:
     import keras
@@ -50,9 +47,7 @@ def setUpModule() -> None:
     if importlib.util.find_spec("keras") is None:
         raise unittest.SkipTest("no Keras here: tools/setup --with tensorflow")
     print(f"seed {SEED}")
-    keras_test.pool.env.update(ON_TORCH)
     unittest.addModuleCleanup(pool.close)
-    unittest.addModuleCleanup(keras_test.pool.close)
 
 
 # ---- On the ranks ------------------------------------------------------------------------------
@@ -149,11 +144,8 @@ def kept(method: str, folder: str) -> Tuple[List[Any], List[Any], List[Any]]:
 # ---- The tests ---------------------------------------------------------------------------------
 
 
-class KerasOnTorchTest(keras_test.KerasTest):
-    ways = ((False, {}), (True, {"run_eagerly": True}))
-
-    def test_refusals_name_the_cause(self) -> None:
-        """Not that of XLA."""
+class KerasTorchTest(unittest.TestCase):
+    def test_passes_and_refusals(self) -> None:
         for rank, said in enumerate(pool(2).call(passes)):
             self.assertEqual(said["False"], str([-0.125 * (4 + 1)] * 2))
             self.assertEqual(said["True"], str([-0.125 * (4 + 1) / 2] * 2))

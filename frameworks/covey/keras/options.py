@@ -46,7 +46,8 @@ def check_passes(passes: int) -> int:
 
 
 def with_codec(method: str, compression: Any, codec: Any) -> str:
-    """The whole text ``method``, with the codec that the class ``compression`` stands for; "": none.
+    """The whole text ``method``, with ``codec``, which the class ``compression`` stands for; "" is
+    none.
 
     Raises:
         InvalidArgument: (a ValueError) both name a codec, or the method has none.
