@@ -181,7 +181,7 @@ def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
 
         return of_arrays(model, exact=exact, timeout=timeout)
     if _is_of_keras(model):
-        from covey.tensorflow.consensus import consensus as of_variables
+        from covey.keras.consensus import consensus as of_variables
 
         return of_variables(model, exact=exact, timeout=timeout)
     from covey.torch.view import consensus as of_tensors
@@ -198,7 +198,7 @@ def save(path: Any, model: Any, optimizer: Any = None, **also: Any) -> None:
     """Saves a training as one folder, with all that its method holds; all ranks call it.
 
     All that it does and raises is documented at ``covey.torch.save``, for models of Keras at
-    ``covey.tensorflow.save``.
+    ``covey.keras.checkpoint.save``.
 
     Args:
         path: the folder, in a file system that all ranks share.
@@ -210,7 +210,7 @@ def save(path: Any, model: Any, optimizer: Any = None, **also: Any) -> None:
         >>> covey.save("run/last", model, optimizer, scheduler=scheduler, epoch=epoch)
     """
     if _is_of_keras(model):
-        from covey.tensorflow.checkpoint import save as write_variables
+        from covey.keras.checkpoint import save as write_variables
 
         return write_variables(path, model, optimizer, **also)
     from covey.torch.checkpoint import save as write
@@ -222,7 +222,7 @@ def load(path: Any, model: Any, optimizer: Any = None, **also: Any) -> Any:
     """Goes on from where ``save`` was called; all ranks call it. Says what was reset.
 
     All that it gives and raises is documented at ``covey.torch.load``, for models of Keras at
-    ``covey.tensorflow.load``.
+    ``covey.keras.checkpoint.load``.
 
     Args:
         path: the folder.
@@ -235,7 +235,7 @@ def load(path: Any, model: Any, optimizer: Any = None, **also: Any) -> Any:
         >>> first = loaded["epoch"] + 1
     """
     if _is_of_keras(model):
-        from covey.tensorflow.checkpoint import load as read_variables
+        from covey.keras.checkpoint import load as read_variables
 
         return read_variables(path, model, optimizer, **also)
     from covey.torch.checkpoint import load as read

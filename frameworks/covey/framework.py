@@ -90,6 +90,10 @@ class Framework(abc.ABC, Generic[T]):
         del dense
         return result
 
+    def on_host(self, dense: T) -> T:
+        """``dense`` itself where it lies in memory of the host, else a copy there."""
+        return dense
+
     @abc.abstractmethod
     def address(self, dense: T) -> Address:
         """Where its memory begins."""

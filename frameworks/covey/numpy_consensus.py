@@ -58,8 +58,7 @@ def consensus(
         return [array.copy() for array in trainer.parameters]
 
     kept = [array.copy() for array in trainer.parameters]
-    handle = TrainerHandle(len(kept), trainer._trainer)
-    training = Training(handle, kept, trainer._method, trainer._group, settle)
+    training = Training(trainer._loop, kept, trainer._method, trainer._group, settle)
     found, mean = mean_of_models(training, exact, timeout)
     if exact:  # It may have taken up what others have made of it.
         kept = [array.copy() for array in trainer.parameters]

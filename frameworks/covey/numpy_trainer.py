@@ -1,45 +1,34 @@
 """Training of NumPy arrays by a method: the smallest adapter there can be.
 
-An adapter does what the core asks for (core/api/covey_trainer.h): copies to and from the trainer's
-memory, and updates of the model. It knows no method. Another adapter differs in those copies alone.
+The loop over what the core asks for is ``TrainerLoop``; ``covey.numpy`` knows how to copy arrays.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 
-from covey import _native
-from covey.errors import InvalidArgument
+from covey.errors import InvalidArgument, Unsupported
+from covey.framework import DTYPE_NAMES
 from covey.group import Group, world
-from covey.method import choose, parsed
+from covey.method import choose
 from covey.names import next_prefix
 from covey.numpy import FRAMEWORK, accept_all, broadcast_
-from covey.reduce_op import Average, ReduceOp, core_code
-from covey.trained_steps import TrainedSteps
+from covey.reduce_op import Average, ReduceOp
+from covey.trainer_handle import Position
+from covey.trainer_loop import TrainerLoop
+from covey.training_terms import Terms, begin_name, meet, mixed_name, terms_of
 
-# covey_verb of core/api/covey_trainer.h.
-_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK, _LIST = range(1, 9)
+_NAME = "NumPy"
+_UINT8 = DTYPE_NAMES.index("uint8")
 
 Arrays = Sequence[Any]
 Update = Callable[..., None]
 
 
-def _view(address: int, like: Any) -> Any:
-    """An array of the trainer's memory, with the shape and dtype of ``like``."""
-    memory = (ctypes.c_char * like.nbytes).from_address(address)
-    return numpy.frombuffer(memory, like.dtype).reshape(like.shape)
-
-
-def _copy(targets: Arrays, sources: Arrays) -> None:
-    for target, source in zip(targets, sources):
-        numpy.copyto(target, source)
-
-
-class Trainer(contextlib.AbstractContextManager["Trainer"]):
+class Trainer:
     """The parameters of a model, trained by all ranks of a group.
 
     All members make one, with parameters of the same shapes and dtypes in the same order. They
@@ -89,38 +78,42 @@ class Trainer(contextlib.AbstractContextManager["Trainer"]):
         num_hypers: int = 0,
         **settings: object,
     ) -> None:
-        self._trainer = 0
         self._method, self._op, self._group = choose(method, settings), op, process_set
         self.parameters = accept_all(parameters, "parameter", are_trained=True)
         if not self.parameters:
             raise InvalidArgument("Trainer: there are no parameters")
-        self._state = self.parameters + accept_all(state, "array of state")
-        self._update, self._num_hypers, self._given = update, num_hypers, parameters
-        self._open(0)
-        name = next_prefix("numpy.begin", process_set.ranks)
+        kept = accept_all(state, "array of state")
+        self._update, self._num_hypers = update, num_hypers
+        met = meet(process_set, _NAME, self._terms)
+        self._is_mixed = met.is_mixed
+        shared = [] if met.is_mixed else kept
+        self._loop = TrainerLoop(FRAMEWORK, self.parameters, shared, self._apply)
+        self._state = self.parameters + shared
+        name = self._open(met.begin)
         for number, array in enumerate(self._state):
-            broadcast_(array, process_set.ranks[0], f"{name}.{number}", process_set)
+            broadcast_(array, process_set.ranks[0], begin_name(name, number), process_set)
 
-    def _open(self, begin: int) -> None:
-        self.close()
-        name = next_prefix("numpy", self._group.ranks)
-        how = (parsed(self._method), core_code(self._op), begin)
-        kinds = tuple(map(FRAMEWORK.code, self.parameters))
-        sizes = tuple(array.size for array in self.parameters)
-        what = (kinds, sizes, self._num_hypers, len(self._state) - len(sizes))
-        self._trainer = _native.trainer_open(self._group.id, name, *how, *what)
-        length = sum(array.nbytes for array in self.parameters)
-        self._steps = TrainedSteps(self._trainer, self._method, self._group, length, self)
+    def _terms(self) -> Terms:
+        parameters = [(f"parameter {i}", it.dtype.name, it.shape)
+                      for i, it in enumerate(self.parameters)]
+        return terms_of(_NAME, parameters, method=self._method, op=self._op,
+                        num_hypers=self._num_hypers, root=self._group.ranks[0])
 
-    def _memory(self, of_model: bool) -> List[Any]:
-        """Where the model lies, or the gradients of this action."""
-        places = _native.trainer_spans(self._trainer, len(self.parameters), of_model)
-        return list(map(_view, places, self.parameters))
+    def _open(self, begin: int) -> str:
+        """Its name."""
+        group = self._group
+        name = mixed_name(group) if self._is_mixed else next_prefix("numpy", group.ranks)
+        how = {"method": self._method, "op": self._op, "num_hypers": self._num_hypers}
+        self._loop.open(name, group, begin=begin, **how)
+        return name
+
+    def _apply(self, gradients: List[Any], hypers: Tuple[float, ...]) -> None:
+        self._update(self.parameters, gradients, *((hypers,) if self._num_hypers else ()))
 
     @property
     def version(self) -> int:
         """Updates done; by eager versions applied: models are equal at equal version."""
-        return _native.trainer_position(self._trainer)[0]
+        return self._loop.position.version
 
     def step(self, gradients: Arrays, unfit: str = "", hypers: Sequence[float] = ()) -> None:
         """One step of training: updates the parameters, and exchanges what the method says.
@@ -146,13 +139,11 @@ class Trainer(contextlib.AbstractContextManager["Trainer"]):
             trained = f"{len(self.parameters)} parameters, {self._num_hypers} hypers"
             raise InvalidArgument(f"{len(gradients)} gradients, {len(hypers)} hypers of {trained}")
         for number, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
-            if (given := numpy.shape(gradient)) != (wanted := parameter.shape):
+            given, wanted = numpy.shape(gradient), parameter.shape
+            if given != wanted:
                 what = f"gradient {number} has the shape {given}, and its parameter {wanted}"
                 raise InvalidArgument(what)
-        self._given = gradients
-        with self._steps.step():
-            _native.trainer_submit(self._trainer, unfit or None, tuple(map(float, hypers)))
-            self._run()
+        self._loop.step(gradients, unfit, hypers)
 
     def finish(self, strict: bool = False) -> None:
         """Makes the parameters of all ranks equal: their mean, if they may differ; by a method that
@@ -163,52 +154,14 @@ class Trainer(contextlib.AbstractContextManager["Trainer"]):
         Raises:
             Timeout, Mismatch, Aborted: as ``step``; called again it goes on.
         """
-        _native.trainer_finish(self._trainer, strict)
-        self._run()
-        self._steps.finished()
+        self._loop.finish(strict)
 
     def settle(self) -> None:
         """Before ``state_dict()``, by every member: nothing that this rank has learnt is with
         another one, or under way, afterwards. By adpsgd and swarm each rank has a model of its own
         then; by a method with versions, such as eager, it is ``finish(strict=True)``; by others
         there is nothing to do. It raises as ``finish()`` does."""
-        _native.trainer_settle(self._trainer)
-        self._run()
-
-    def _run(self) -> None:
-        """Does what the core asks for until the step is over."""
-        while True:
-            action = _native.trainer_next(self._trainer, self._num_hypers)
-            if action[0] == _DONE:
-                return
-            try:
-                self._do(*action[:5])
-            except BaseException:
-                _native.trainer_ack(self._trainer, action[1], False)
-                raise
-            _native.trainer_ack(self._trainer, action[1], True)
-
-    def _do(self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int) -> None:
-        if verb == _COLLECT_GRADIENTS:
-            _copy(self._memory(of_model=False), self._given)
-        elif verb == _UPDATE:
-            more = (hypers,) if self._num_hypers else ()
-            self._update(self.parameters, self._memory(of_model=False), *more)
-        elif verb == _COLLECT_MODEL:
-            _copy(self._memory(of_model=True), self.parameters)
-        elif verb == _LOAD_MODEL:
-            _copy(self.parameters, self._memory(of_model=True))
-        elif verb == _PACK:
-            parts = [(array.ctypes.data, array.nbytes) for array in self._state]
-            _native.trainer_give(self._trainer, *zip(*parts))
-        elif verb == _LIST:
-            kept = [(it.ctypes.data, FRAMEWORK.code(it), it.size) for it in self._state]
-            _native.trainer_list(self._trainer, None, *zip(*kept[len(self.parameters) :]), None)
-        elif verb == _UNPACK:
-            assert length == sum(array.nbytes for array in self._state)
-            for array in self._state:
-                numpy.copyto(array, _view(image, array))
-                image += array.nbytes
+        self._loop.settle()
 
     def state_dict(self) -> Dict[str, Any]:
         """Copies of parameters and state, and where training is: for ``load_state_dict``. Each rank
@@ -216,35 +169,41 @@ class Trainer(contextlib.AbstractContextManager["Trainer"]):
         return {
             "arrays": [array.copy() for array in self._state],
             "replicated": {name: it.copy() for name, it in self._replicated().items()},
-            "position": _native.trainer_position(self._trainer),
+            "position": tuple(self._loop.position),
         }
 
     def _replicated(self) -> Dict[str, Any]:
         """The arrays that the method replicates on all ranks (an outer momentum), as bytes."""
-        arrays = _native.trainer_state(self._trainer)
-        return {name: _view(at, numpy.empty(length, numpy.uint8)) for name, at, length in arrays}
+        return {
+            name: FRAMEWORK.wrap((ctypes.c_char * length).from_address(at), _UINT8, (length,))
+            for name, at, length in self._loop.arrays()
+        }
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on from there. Every member does, with states of one step.
 
         Raises:
             InvalidArgument: (a ValueError) within a step; arrays of other shapes.
+            Unsupported: (a ValueError) ranks of several frameworks train together.
         """
+        if self._is_mixed:
+            raise Unsupported("load_state_dict: the ranks of this training have several frameworks")
         arrays, position = state["arrays"], tuple(state["position"])
         if [array.shape for array in arrays] != [array.shape for array in self._state]:
             raise InvalidArgument("load_state_dict: its arrays have other shapes")
         self._open(position[3])
         for name, array in self._replicated().items():
             numpy.copyto(array, state["replicated"].get(name, 0))
-        _native.trainer_restore(self._trainer, position)
-        _copy(self._state, arrays)
+        self._loop.restore(Position(*position))
+        for array, values in zip(self._state, arrays):
+            numpy.copyto(array, values)
 
     def close(self) -> None:
         """Gives the trainer's memory back; the parameters stay. Also at the end of ``with``."""
-        trainer, self._trainer = self._trainer, 0
-        if trainer:
-            self._steps.close()
-            _native.trainer_close(trainer)
+        self._loop.close()
+
+    def __enter__(self) -> "Trainer":
+        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -1,5 +1,5 @@
 """Goal: covey.keras has Horovod's names, callbacks and load_model; fit() ends with equal models by
-every method, and XLA is refused or turned off.
+every method, and XLA is refused or turned off. On Keras's backends TensorFlow and torch.
 Method: real processes, a small model whose ranks begin differently and have data of their own."""
 
 from __future__ import annotations
@@ -7,18 +7,17 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from ranks import SEED, SharedPool, also, refusal_of
-from tensorflows import IS_RANK, set_up
+from tensorflows import IS_RANK, ON_TORCH, set_up
 
 if IS_RANK:
     import keras
     import numpy
     from keras_training import bytes_of
 
-    import covey.keras
-    import covey.tensorflow.keras as hvd
+    import covey.keras as hvd
     from covey.keras.callbacks import MetricAverageCallback
 
 METHODS = (
@@ -28,10 +27,12 @@ METHODS = (
 SAMPLES, BATCH, RATE = 64, 8, 0.0625
 
 pool = SharedPool(__file__)
+on_torch = SharedPool(__file__, ON_TORCH)
 
 
 def setUpModule() -> None:
     set_up(pool)
+    unittest.addModuleCleanup(on_torch.close)
 
 
 # ---- On the ranks ------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ def under_a_tape(root: int) -> List[str]:
         seen = Look()
         callback = hvd.callbacks.BroadcastGlobalVariablesCallback(root)
         model.fit(*data(), batch_size=SAMPLES, verbose=0, callbacks=[callback, seen])
-        if is_built:
+        if seen.first:  # On torch fit() builds the model before training begins.
             texts.append(seen.first[0].hex())
         else:
             texts.append(bytes_of([*model.variables, *model.optimizer.variables]).hex())
@@ -186,7 +187,7 @@ def refusals(folder: str) -> Dict[str, str]:
     except ValueError as error:
         said["xla"] = str(error)
     try:
-        covey.keras.elastic
+        hvd.elastic
     except AttributeError as error:
         said["elastic"] = str(error)
     generated = made(hvd.DistributedOptimizer("sgd"))
@@ -200,15 +201,24 @@ def names() -> List[str]:
     value = hvd.allreduce(float(hvd.rank()), name="value", op=hvd.Sum)
     rows = hvd.allgather(numpy.full([1, 2], hvd.rank()), name="rows")
     root = hvd.broadcast(numpy.full([2], hvd.rank()), 1, name="root")
-    assert covey.keras.allreduce is hvd.allreduce
-    assert set(dir(hvd)) == set(hvd.__all__) == set(dir(covey.keras))
-    return [str(float(value)), str(rows.numpy().tolist()), str(root.numpy().tolist())]
+    assert set(dir(hvd)) == set(hvd.__all__)
+    if keras.backend.backend() == "tensorflow":
+        import covey.tensorflow.keras
+
+        assert covey.tensorflow.keras.allreduce is hvd.allreduce
+        assert set(dir(hvd)) == set(dir(covey.tensorflow.keras))
+    return [str(float(value)), *(str(numpy.asarray(it).tolist()) for it in (rows, root))]
 
 
 # ---- The tests ---------------------------------------------------------------------------------
 
 
 class KerasTest(unittest.TestCase):
+    ranks = pool
+    ways: Tuple[Tuple[bool, Dict[str, Any]], ...] = (
+        (False, {}), (True, {"run_eagerly": True}), (True, {"steps_per_execution": 4})
+    )
+
     def check(self, ends: List[Dict[str, Any]]) -> None:
         for end in ends:
             self.assertEqual(end["trained"], ends[0]["trained"])
@@ -218,14 +228,12 @@ class KerasTest(unittest.TestCase):
     def test_fit_ends_with_one_model_by_every_method(self) -> None:
         for method in METHODS:
             with self.subTest(method=method):
-                self.check(pool(2).call(fitted, method, True, {}))
+                self.check(self.ranks(2).call(fitted, method, True, {}))
 
     def test_fit_in_other_ways(self) -> None:
-        for is_built, options in (
-            (False, {}), (True, {"run_eagerly": True}), (True, {"steps_per_execution": 4})
-        ):
+        for is_built, options in self.ways:
             with self.subTest(is_built=is_built, **options):
-                ends = pool(2).call(fitted, "allreduce", is_built, options)
+                ends = self.ranks(2).call(fitted, "allreduce", is_built, options)
                 self.check(ends)
                 self.assertEqual(ends[0]["version"], 4 * SAMPLES // BATCH)
 
@@ -233,7 +241,7 @@ class KerasTest(unittest.TestCase):
         size, steps = 3, SAMPLES // BATCH
         for is_built in (True, False):
             with self.subTest(is_built=is_built):
-                ends = pool(size).call(with_callbacks, 1, is_built)
+                ends = self.ranks(size).call(with_callbacks, 1, is_built)
                 for end in ends:
                     self.assertEqual(end["ends"], ends[0]["ends"], "equal after each epoch")
                     self.assertEqual(end["history"], ends[0]["history"])
@@ -249,13 +257,13 @@ class KerasTest(unittest.TestCase):
                 self.assertEqual(ends[0]["history"]["lr"][2], RATE / 2)
 
     def test_the_broadcast_callback_with_an_optimizer_of_keras(self) -> None:
-        built, unbuilt = zip(*pool(2).call(under_a_tape, 1))
+        built, unbuilt = zip(*self.ranks(2).call(under_a_tape, 1))
         self.assertEqual(built[0], built[1])
         self.assertEqual(unbuilt[0], unbuilt[1])
 
     def test_a_model_is_saved_and_loaded(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            ends = pool(2).call(saved_and_loaded, folder)
+            ends = self.ranks(2).call(saved_and_loaded, folder)
         steps = SAMPLES // BATCH
         for end in ends:
             self.assertEqual(end["again"][0], "DistributedOptimizer")
@@ -268,7 +276,7 @@ class KerasTest(unittest.TestCase):
 
     def test_refusals_name_the_cause(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            for said in pool(2).call(refusals, folder):
+            for said in self.ranks(2).call(refusals, folder):
                 self.assertIn("it was not compiled", said["no optimizer"])
                 self.assertIn("no legacy optimizers", said["legacy"])
                 self.assertIn("jit_compile=False", said["xla"])
@@ -276,8 +284,17 @@ class KerasTest(unittest.TestCase):
                 self.assertIn("give steps_per_epoch", said["steps"])
 
     def test_operations_have_the_arguments_of_horovod(self) -> None:
-        for texts in pool(2).call(names):
+        for texts in self.ranks(2).call(names):
             self.assertEqual(texts, ["1.0", "[[0, 0], [1, 1]]", "[1, 1]"])
+
+
+class KerasOnTorchTest(KerasTest):
+    """The same, on Keras's other backend."""
+
+    ranks = on_torch
+    ways = ((False, {}), (True, {"run_eagerly": True}))
+
+    test_refusals_name_the_cause = None  # type: ignore[assignment]  # There is no XLA.
 
 
 if __name__ == "__main__":

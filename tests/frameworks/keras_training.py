@@ -1,4 +1,4 @@
-"""Trainings by covey.tensorflow.DistributedOptimizer for tests, with gradients drawn from the seed:
+"""Trainings by covey.keras.DistributedOptimizer for tests, with gradients drawn from the seed:
 the same as numpy_training.py has them. Imported by ranks only."""
 
 from __future__ import annotations
@@ -7,12 +7,9 @@ from typing import Any, List
 
 import keras
 import numpy
-import tensorflow as tf
 from numpy_training import RATE, SHAPES, STEPS, numbers
 
-import covey.tensorflow as hvd
-
-WAYS = ("eagerly", "function", "fit")
+import covey.keras as hvd
 
 
 def bytes_of(variables: List[Any]) -> bytes:
@@ -32,11 +29,11 @@ class Given(keras.Model):
             variable.assign(value)
 
     def call(self, inputs: Any) -> Any:
-        total, at = tf.zeros([1]), 0
+        total, at = keras.ops.zeros([1]), 0
         for variable, shape in zip(self.numbers, SHAPES):
             count = int(numpy.prod(shape))
-            part = tf.reshape(inputs[0, at : at + count], shape)
-            total += tf.reduce_sum(part * variable.value)
+            part = keras.ops.reshape(inputs[0, at : at + count], shape)
+            total += keras.ops.sum(part * variable)
             at += count
         return total
 
@@ -68,15 +65,19 @@ def by_fit(optimizer: Any, steps: int = STEPS) -> List[bytes]:
 
 def by_apply(optimizer: Any, in_function: bool, steps: int = STEPS) -> List[bytes]:
     """The same of a loop with given gradients, and finish()."""
-    variables = [tf.Variable(it) for it in numbers(hvd.rank(), -1, "float32")]
+    variables = [keras.Variable(it) for it in numbers(hvd.rank(), -1, "float32")]
     seen = []
 
     def step(gradients: Any) -> None:
         optimizer.apply(gradients, variables)
 
-    run = tf.function(step) if in_function else step
+    run = step
+    if in_function:
+        import tensorflow as tf
+
+        run = tf.function(step)
     for number in range(steps):
-        run([tf.constant(it) for it in numbers(hvd.rank(), number, "float32")])
+        run(list(map(keras.ops.convert_to_tensor, numbers(hvd.rank(), number, "float32"))))
         seen.append(bytes_of(variables))
     optimizer.finish()
     seen.append(bytes_of(variables))

@@ -154,7 +154,7 @@ class TensorflowSaveTest(unittest.TestCase):
         for untrained, late, kept, wide, none in pool(2).call(refused, self.folder):
             self.assertIn("has not done a step", untrained)
             self.assertIn("before the first step", late)
-            self.assertIn("layer: a checkpoint of TensorFlow holds numbers", kept)
+            self.assertIn("layer: a checkpoint of Keras holds numbers", kept)
             self.assertRegex(wide, "of another model, or optimizer: variable 0 is .*5.* and .*4")
             self.assertIn("there is no checkpoint", none)
 

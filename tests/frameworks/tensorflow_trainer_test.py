@@ -1,18 +1,19 @@
 """Goal: covey.tensorflow.DistributedOptimizer trains by every method with the numbers of
-covey.numpy.Trainer, bit for bit: eagerly, in a tf.function and in fit (three ranks: `--slow`).
+covey.numpy.Trainer, bit for bit, with 2, 3 and 4 ranks: eagerly, in a tf.function and in fit.
 Method: real processes; the same gradients for both, and SGD whose learning rate is a power of two.
+numpy_trainer_test compares torch with NumPy, by more methods.
 """
 
 from __future__ import annotations
 
 import unittest
-from typing import List
+from typing import List, Sequence
 
 from ranks import SharedPool, also
 from tensorflows import IS_RANK, set_up
 
 if IS_RANK:
-    from keras_training import WAYS, bytes_of, trained
+    from keras_training import bytes_of, trained
     from numpy_training import STEPS, numbers, update
 
     import covey.numpy
@@ -56,10 +57,10 @@ def by_numpy(method: str) -> List[bytes]:
     return seen
 
 
-def compare(method: str, with_fit: bool) -> List[str]:
+def compare(method: str, ways: Sequence[str]) -> List[str]:
     """Where the ways differ from NumPy, if they do; the bytes at the end, as a text."""
     wanted, found = by_numpy(method), []
-    for way in WAYS if with_fit else WAYS[:2]:
+    for way in ways:
         got = trained(method, way)
         found += [f"{way}: step {i}" for i, pair in enumerate(zip(wanted, got)) if len({*pair}) > 1]
         found += [] if len(got) == len(wanted) else [f"{way}: {len(got)} of {len(wanted)} steps"]
@@ -76,10 +77,14 @@ class TensorFlowTrainerTest(unittest.TestCase):
         self.assertEqual(len({result[-1] for result in results}), 1, "models after finish()")
 
     def test_the_numbers_are_those_of_numpy(self) -> None:
-        for size, with_fit in ((2, True), (3, bool(also(True)))):
+        for size, ways in (
+            (2, ("eagerly", "function", "fit")),
+            (3, ("eagerly", "function", *also("fit"))),
+            (4, ("function", *also("eagerly", "fit"))),
+        ):
             for method in METHODS:
                 with self.subTest(size=size, method=method):
-                    self.check(pool(size).call(compare, method, with_fit))
+                    self.check(pool(size).call(compare, method, ways))
 
 
 if __name__ == "__main__":

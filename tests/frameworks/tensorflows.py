@@ -17,6 +17,8 @@ from typing import Dict, Sequence
 from ranks import SEED, SharedPool
 
 IS_RANK = "TEST_INIT" in os.environ
+ON_TORCH = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
+"""The environment of a rank whose Keras runs on torch."""
 _BUILD = "import sys; from covey.cli import main; sys.exit(main(sys.argv[1:]))"
 
 

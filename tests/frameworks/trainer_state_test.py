@@ -5,6 +5,7 @@ Method: an adapter that lists arrays by name, of which each rank has others.
 
 from __future__ import annotations
 
+import contextlib
 import unittest
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -12,8 +13,11 @@ import numpy
 from ranks import SharedPool
 
 import covey
-import covey.numpy
 from covey import _native
+from covey.method import choose
+from covey.names import next_prefix
+from covey.numpy import FRAMEWORK
+from covey.trainer_loop import TrainerLoop
 
 _LIST, _LOAD = 8, 9
 _FLOAT32, _INT64 = 0, 7
@@ -31,7 +35,7 @@ def tearDownModule() -> None:
 # ---- On the ranks ------------------------------------------------------------------------------
 
 
-class Named(covey.numpy.Trainer):
+class Named(TrainerLoop):
     """A trainer whose update keeps ``named``."""
 
     named: Dict[str, Any]
@@ -59,15 +63,14 @@ class Named(covey.numpy.Trainer):
             super()._do(verb, *action)
 
 
-def _trainer() -> Named:
-    trainer = Named(
-        [numpy.ones(2)],
-        lambda parameters, gradients: None,
-        method="local:H=9,then=allreduce@1",
-        state=[numpy.zeros(1)],
-    )
+def _trainer() -> "contextlib.closing[Named]":
+    trainer = Named(FRAMEWORK, [numpy.ones(2)], [numpy.zeros(1)], lambda gradients, hypers: None)
+    method = choose("local:H=9,then=allreduce@1", {})
+    name = next_prefix("named", covey.world.ranks)
+    how = {"method": method, "op": covey.Average, "num_hypers": 0, "begin": 0}
+    trainer.open(name, covey.world, **how)
     trainer.loaded = []
-    return trainer
+    return contextlib.closing(trainer)
 
 
 def union() -> Tuple[List[Array], List[Array]]:

@@ -12,13 +12,19 @@ from tidy import source
 from tidy.source import Finding
 
 ADAPTERS = (
+    "frameworks/covey/keras/torch_optimizer.py",
+    "frameworks/covey/keras/torch_trainer.py",
+    "frameworks/covey/keras/wrapped.py",
     "frameworks/covey/numpy_trainer.py",
     "frameworks/covey/tensorflow/optimizer.py",
     "frameworks/covey/tensorflow/trainer.py",
     "frameworks/covey/torch/core_trainer.py",
+    "frameworks/covey/torch/mixed.py",
     "frameworks/covey/torch/model_exchange.py",
+    "frameworks/covey/torch/tensor_loop.py",
     "frameworks/covey/torch/trainer_actions.py",
     "frameworks/covey/torch/version_gradients.py",
+    "frameworks/covey/trainer_loop.py",
 )
 _BANNED = {"threading", "Thread", "timeout", "timeout_s", "max_wait", "max_wait_s"}
 

@@ -1,6 +1,215 @@
-"""The callbacks of :mod:`covey.tensorflow.keras.callbacks`."""
+"""Callbacks for ``fit()``, by the names and arguments of Horovod."""
 
 from __future__ import annotations
 
-from covey.tensorflow.keras.callbacks import *  # noqa: F401,F403  # Those of __all__.
-from covey.tensorflow.keras.callbacks import __all__  # noqa: F401
+from typing import Any, Callable, Dict, Optional, Union
+
+import keras
+import numpy
+
+from covey.basics import size
+from covey.errors import InvalidArgument
+from covey.group import Group, world
+from covey.keras import names_here
+from covey.keras.wrapped import WrappedOptimizer
+from covey.notice import tell
+from covey.numpy import allreduce
+
+__all__ = [
+    "BroadcastGlobalVariablesCallback",
+    "FinishCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]
+
+Logs = Optional[Dict[str, Any]]
+
+
+class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
+    """All ranks begin with the model, and the optimizer, of one of them.
+
+    Where the model has no variables before its first batch, those that are not trained come after
+    that batch. With a ``DistributedOptimizer`` it also keeps Keras from compiling the step.
+
+    Args:
+        root_rank: a global rank.
+        device, local_variables: accepted for Horovod's sake.
+    """
+
+    def __init__(self, root_rank: int, device: str = "", local_variables: bool = False) -> None:
+        super().__init__()
+        del device, local_variables
+        self.root_rank = root_rank
+        self._is_due = False
+
+    def set_model(self, model: Any) -> None:
+        """Before training: the model that is to be trained."""
+        super().set_model(model)
+        if not isinstance(model.optimizer, WrappedOptimizer):
+            return
+        model.optimizer.root_rank = self.root_rank
+        if model.jit_compile:
+            model.jit_compile = False
+            tell("jit_compile=False: a compiled step cannot wait for other ranks")
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Broadcasts what there is."""
+        self._is_due = not self.model.built
+        if self.model.built:
+            names_here().broadcast_variables(self.model.variables, self.root_rank)
+            self._broadcast_optimizer()
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Broadcasts the rest, once."""
+        if not self._is_due:
+            return
+        self._is_due = False
+        if isinstance(self.model.optimizer, WrappedOptimizer):
+            names_here().broadcast_variables(self.model.non_trainable_variables, self.root_rank)
+            return
+        names_here().broadcast_variables(self.model.variables, self.root_rank)
+        self._broadcast_optimizer()
+
+    def _broadcast_optimizer(self) -> None:
+        """A ``DistributedOptimizer`` does it by itself."""
+        optimizer = self.model.optimizer
+        if not isinstance(optimizer, WrappedOptimizer) and optimizer.built:
+            names_here().broadcast_variables(optimizer.variables, self.root_rank)
+
+
+class MetricAverageCallback(keras.callbacks.Callback):
+    """The metrics of an epoch become their means over the ranks. It stands in the list before
+    callbacks that read them, such as ``ReduceLROnPlateau``.
+
+    Args:
+        device: accepted for Horovod's sake.
+        process_set: the ranks that take part.
+    """
+
+    def __init__(self, device: str = "", process_set: Group = world) -> None:
+        super().__init__()
+        del device
+        self.process_set = process_set
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Averages, in ``logs``. All ranks must have the same metrics."""
+        names = sorted(name for name, value in (logs or {}).items() if numpy.ndim(value) == 0)
+        if logs is None or not names:
+            return
+        values = numpy.array([float(logs[name]) for name in names])
+        means = allreduce(values, name="MetricAverageCallback", process_set=self.process_set)
+        logs.update(zip(names, means.tolist()))
+
+
+class FinishCallback(keras.callbacks.Callback):
+    """At the end of each epoch the ranks have one model: ``optimizer.finish()``. It stands in the
+    list before callbacks that save the model. ``fit()`` does it by itself when training ends."""
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Waits for all ranks."""
+        self.model.optimizer.finish()
+
+
+class LearningRateScheduleCallback(keras.callbacks.Callback):
+    """The learning rate is ``initial_lr`` * ``multiplier``, from one epoch to another one.
+
+    Args:
+        initial_lr: the rate that is multiplied.
+        multiplier: a number, or a function of the epoch; without ``staircase`` that is a fraction.
+        start_epoch: the first epoch for which it holds.
+        end_epoch: the first one for which it does not any more; None: for all.
+        staircase: the rate changes when an epoch begins; else with each batch.
+        momentum_correction: accepted for Horovod's sake, without effect: the momentum of Keras 3 is
+            a constant of the compiled step.
+        steps_per_epoch: without ``staircase``; None: as ``fit()`` says.
+
+    Raises:
+        InvalidArgument: (a ValueError) when training begins: the steps of an epoch are not known.
+    """
+
+    def __init__(
+        self,
+        initial_lr: float,
+        multiplier: Union[float, Callable[[float], float]],
+        start_epoch: int = 0,
+        end_epoch: Optional[int] = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+    ) -> None:
+        super().__init__()
+        del momentum_correction
+        self.initial_lr = initial_lr
+        self.start_epoch, self.end_epoch = start_epoch, end_epoch
+        self.steps_per_epoch = steps_per_epoch
+        self.staircase = staircase or not callable(multiplier)
+        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier
+        self.current_epoch = 0
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Finds out how many steps an epoch has."""
+        if not self.staircase and self.steps_per_epoch is None:
+            self.steps_per_epoch = (self.params or {}).get("steps")
+            if not self.steps_per_epoch:
+                raise InvalidArgument(
+                    f"{type(self).__name__}: give steps_per_epoch, fit() does not know it here"
+                )
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        """Keeps its number."""
+        self.current_epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Sets the rate."""
+        end = self.end_epoch
+        if self.current_epoch < self.start_epoch or end is not None and self.current_epoch >= end:
+            return
+        if not self.staircase:
+            self._set(self.current_epoch + batch / (self.steps_per_epoch or 1))
+        elif batch == 0:
+            self._set(self.current_epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Adds the rate to the metrics, as ``lr``."""
+        if logs is not None:
+            logs["lr"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+
+    def _set(self, epoch: float) -> None:
+        self.model.optimizer.learning_rate = self.initial_lr * self.multiplier(epoch)
+
+
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """The learning rate grows from ``initial_lr`` / size to ``initial_lr``, batch by batch (Goyal
+    et al., 2017, arXiv:1706.02677).
+
+    Args:
+        initial_lr: the rate at the end, for all ranks together.
+        warmup_epochs: how long it takes.
+        momentum_correction, steps_per_epoch: as LearningRateScheduleCallback.
+        verbose: 1: says when it is over.
+    """
+
+    def __init__(
+        self,
+        initial_lr: float,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            initial_lr, self._growth, 0, warmup_epochs, False, momentum_correction, steps_per_epoch
+        )
+        self.verbose = verbose
+
+    def _growth(self, epoch: float) -> float:
+        done = epoch + 1 / (self.steps_per_epoch or 1)  # The last batch has the whole rate.
+        return (done * (size() - 1) / (self.end_epoch or 1) + 1) / size()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Says when it is over."""
+        super().on_epoch_end(epoch, logs)
+        if self.verbose and self.end_epoch is not None and epoch == self.end_epoch - 1:
+            rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+            print(f"\nEpoch {epoch + 1}: the warm-up of the learning rate ends at {rate:g}.")

@@ -6,7 +6,7 @@ from typing import Any, Callable, List
 
 import tensorflow as tf
 
-from covey.errors import InvalidArgument
+from covey.keras.options import check_passes
 
 Step = Callable[[List[Any]], None]
 
@@ -23,9 +23,7 @@ class Accumulation:
     """
 
     def __init__(self, passes: int, is_mean: bool) -> None:
-        if not isinstance(passes, int) or passes < 1:
-            raise InvalidArgument(f"backward_passes_per_step must be 1 or more, not {passes!r}")
-        self._passes, self._is_mean = passes, is_mean
+        self._passes, self._is_mean = check_passes(passes), is_mean
         self._kept: Any = None
 
     def add(self, gradients: List[Any], step: Step) -> None:

@@ -6,29 +6,25 @@ step of the core's trainer, which does the exchanges and asks for updates by the
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Type
+from typing import Any, ContextManager, List, Optional, Type
 
 import keras
 import tensorflow as tf
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
-from covey.errors import InvalidArgument, Unsupported
+from covey.errors import Unsupported
 from covey.group import Group, world
+from covey.keras.wrapped import WrappedOptimizer, own_class, plain
 from covey.method import choose
-from covey.reduce_op import Average, ReduceOp, Sum
+from covey.reduce_op import Average
 from covey.tensorflow.accumulation import Accumulation
 from covey.tensorflow.compression import Compression, Compressor
 from covey.tensorflow.optimizer_options import check_options, with_compression
-from covey.tensorflow.trainer import Resumption, Trainer
+from covey.tensorflow.trainer import Trainer
 
 
-def _plain(variable: Any) -> Any:
-    """The tf.Variable of a Keras variable."""
-    return variable.value if isinstance(variable, keras.Variable) else variable
-
-
-@keras.saving.register_keras_serializable("covey")
-class DistributedOptimizer(keras.optimizers.Optimizer):
+@own_class
+class DistributedOptimizer(WrappedOptimizer):
     """Wraps an optimizer, so that ``apply()`` is a step of a training by all ranks; all make one.
 
     Model and optimizer become those of rank ``root_rank`` at the first step: before its gradients
@@ -66,6 +62,8 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
         >>> model.compile(optimizer, "mse")
     """
 
+    backend = "tensorflow"
+
     def __init__(
         self,
         optimizer: Any,
@@ -91,100 +89,12 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
         if isinstance(optimizer, str):
             optimizer = keras.optimizers.get(optimizer)
         check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
-        if isinstance(optimizer, DistributedOptimizer):
-            raise InvalidArgument("this optimizer is a DistributedOptimizer already")
         text = with_compression(choose(method, settings), compression)
         added = Accumulation(backward_passes_per_step, average_aggregated_gradients)
-        super().__init__(learning_rate=0.0, name=name or f"distributed_{optimizer.name}")
-        self._covey_method, self._covey_op, self._covey_group = text, op, process_set
-        self._covey_is_chosen = method is not None
+        super().__init__(
+            optimizer, name, op=op, group=process_set, method=text, is_chosen=method is not None
+        )
         self._covey_sum = added
-        self._covey_trainer: Optional[Trainer] = None
-        self._covey_resumption: Optional[Resumption] = None
-        self.inner_optimizer = optimizer
-        self.root_rank = process_set.ranks[0]
-
-    # ---- What is the inner optimizer's ----------------------------------------------------------
-
-    def build(self, variables: List[Any]) -> None:
-        """As the inner optimizer's."""
-        if not self.inner_optimizer.built:
-            self.inner_optimizer.build(variables)
-        super().build(variables)
-
-    @property
-    def variables(self) -> List[Any]:
-        """Those of the inner optimizer."""
-        return list(self.inner_optimizer.variables)
-
-    @property
-    def learning_rate(self) -> Any:
-        """That of the inner optimizer. It travels with gradients: an update has that of the rank
-        and the step that they come from. A schedule goes by the inner optimizer's updates."""
-        return self.inner_optimizer.learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, learning_rate: Any) -> None:
-        self.inner_optimizer.learning_rate = learning_rate
-
-    @property
-    def iterations(self) -> Any:
-        """The updates that the inner optimizer has done."""
-        return self.inner_optimizer.iterations
-
-    def scale_loss(self, loss: Any) -> Any:
-        """As the inner optimizer's."""
-        return self.inner_optimizer.scale_loss(loss)
-
-    def save_own_variables(self, store: Any) -> None:
-        """Nothing: the inner optimizer saves its own."""
-
-    def load_own_variables(self, store: Any) -> None:
-        """Nothing: the inner optimizer loads its own."""
-
-    def get_config(self) -> Any:
-        """Of a saved model: the inner optimizer, and the method if the script has chosen one."""
-        return {
-            "name": self.name,
-            "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
-            "op": int(self._covey_op),
-            "method": self._covey_method if self._covey_is_chosen else None,
-        }
-
-    @classmethod
-    def from_config(cls, config: Any, custom_objects: Any = None) -> "DistributedOptimizer":
-        """Of a saved model. Needs ``init()``; without it load with ``compile=False``."""
-        inner = keras.saving.deserialize_keras_object(config["optimizer"], custom_objects)
-        op = ReduceOp(config["op"])
-        return cls(inner, name=config["name"], op=op, method=config["method"])
-
-    # ---- Training -------------------------------------------------------------------------------
-
-    @property
-    def trainer(self) -> Optional[Trainer]:
-        """That of the core; None before the first step."""
-        return self._covey_trainer
-
-    @property
-    def method(self) -> str:
-        """Its whole text."""
-        return self._covey_method
-
-    @property
-    def process_set(self) -> Group:
-        """The ranks that train together."""
-        return self._covey_group
-
-    def resume(self, resumption: Resumption) -> None:
-        """The first step, which is still to come, goes on from there. All ranks call it."""
-        self._covey_resumption = resumption
-
-    @property
-    def version(self) -> int:
-        """How many updates were done; by a method that does not wait for all ranks the versions
-        applied: models are equal at equal version."""
-        trainer = self._covey_trainer
-        return int(self.iterations) if trainer is None else trainer.version
 
     @tf.autograph.experimental.do_not_convert
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
@@ -215,18 +125,7 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
                 "a step that XLA compiles cannot wait for other ranks: write "
                 "model.compile(..., jit_compile=False), or tf.function without jit_compile"
             )
-        variables = self._variables_of(gradients, trainable_variables)
-        trainer = self._covey_trainer
-        if trainer is None:
-            with tf.init_scope():
-                trainer = self._covey_trainer = self._open(variables)
-        if len(variables) != len(trainer.variables) or any(
-            _plain(one) is not other for one, other in zip(variables, trainer.variables)
-        ):
-            raise InvalidArgument(
-                "apply() has other variables than at its first step: a training keeps its "
-                "variables; make a new DistributedOptimizer on all ranks"
-            )
+        trainer = self._trainer_of(gradients, trainable_variables)
         dense = [
             tf.zeros(it.shape, it.dtype) if gradient is None else tf.convert_to_tensor(gradient)
             for gradient, it in zip(gradients, trainer.variables)
@@ -236,58 +135,26 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
         numbers = tf.reshape(tf.convert_to_tensor(hypers, tf.float64), [len(hypers)])
         self._covey_sum.add(dense, lambda sums: trainer.step(sums, numbers))
 
-    def finish(self, strict: bool = False) -> None:
-        """Makes the models of all ranks equal: their mean, if they may differ, with the work of
-        all. Every rank calls it at the end of training, or before the model is evaluated or saved;
-        training may go on. Ranks that are missing are named, and the others go on without them
-        where the method lets them, if it is not ``strict``. Before the first step: nothing."""
-        if self._covey_trainer is not None:
-            self._covey_trainer.finish(strict)
+    def is_in_graph(self) -> bool:
+        """Whether the caller is within a tf.function."""
+        return not tf.executing_eagerly()
 
-    def finalize_variable_values(self, var_list: Any) -> None:
-        """``finish()``; ``fit()`` calls it at its end."""
-        self.finish()
-        self.inner_optimizer.finalize_variable_values(var_list)
-
-    def close(self) -> None:
-        """Gives the memory of the exchanges back; the next step begins a training anew."""
-        trainer, self._covey_trainer = self._covey_trainer, None
-        if trainer is not None:
-            trainer.close()
-
-    def _variables_of(self, gradients: List[Any], variables: Any) -> List[Any]:
-        if variables is None:
-            if not self.built:
-                raise InvalidArgument("apply() without variables needs build() before")
-            variables = self._trainable_variables
-        listed = list(variables)
-        if len(listed) != len(gradients):
-            raise InvalidArgument(f"{len(gradients)} gradients for {len(listed)} variables")
-        if not self.built:
-            with tf.init_scope():  # So they have values before a tf.function is traced to its end.
-                self.build(listed)
-        return listed
+    def _outside(self) -> ContextManager[Any]:
+        return tf.init_scope()
 
     def _open(self, variables: List[Any]) -> Trainer:
-        rate = self._rate()
-        kept = [it for it in self.inner_optimizer.variables if it is not rate]
         return Trainer(
-            [_plain(variable) for variable in variables],
+            [plain(variable) for variable in variables],
             self._update,
-            [_plain(variable) for variable in kept],
+            self._kept(),
             method=self._covey_method,
             op=self._covey_op,
             group=self._covey_group,
-            num_hypers=0 if rate is None else 1,
+            num_hypers=0 if self._rate() is None else 1,
             begin=self.iterations,
             root=self.root_rank,
             resumption=self._covey_resumption,
         )
-
-    def _rate(self) -> Any:
-        """The learning rate's variable; None: a schedule, which goes by the updates done."""
-        rate = self.inner_optimizer.learning_rate
-        return rate if isinstance(rate, keras.Variable) else None
 
     def _update(self, gradients: List[Any], hypers: Any) -> None:
         """An update by the inner optimizer, with the learning rate of these gradients."""

@@ -1,4 +1,4 @@
-"""The options of a distributed optimizer of Keras, most of them Horovod's. Internal."""
+"""The options of a distributed optimizer of Keras on TensorFlow. Internal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any, Type
 
 import keras
 
-from covey.errors import InvalidArgument, Unsupported
-from covey.method import parsed
-from covey.reduce_op import Average, Sum, core_code
+from covey.errors import Unsupported
+from covey.keras import options
+from covey.keras.options import with_codec
 from covey.tensorflow.compression import BF16Compressor, Compressor, FP16Compressor
 
-_CODECS = {FP16Compressor: "fp16", BF16Compressor: "bf16"}
+_CODECS = {Compressor: "", FP16Compressor: "fp16", BF16Compressor: "bf16"}
 
 
 def check_options(optimizer: Any, op: int, factor: float, num_groups: Any, groups: Any) -> None:
@@ -23,51 +23,11 @@ def check_options(optimizer: Any, op: int, factor: float, num_groups: Any, group
     if keras.backend.backend() != "tensorflow":
         raise Unsupported(
             f"Keras runs on {keras.backend.backend()} here: covey.tensorflow needs "
-            "KERAS_BACKEND=tensorflow"
+            "KERAS_BACKEND=tensorflow; covey.keras works on torch too"
         )
-    if not isinstance(optimizer, keras.optimizers.Optimizer):
-        is_class = isinstance(optimizer, type)
-        what = f"the class {optimizer.__name__}" if is_class else f"a {type(optimizer).__name__}"
-        raise InvalidArgument(
-            "optimizer must be one of Keras 3, such as keras.optimizers.SGD(0.1), or its name, "
-            f"not {what}"
-        )
-    core_code(op)
-    if op not in (Average, Sum):
-        raise Unsupported("op must be Average or Sum")
-    if factor != 1.0:
-        raise Unsupported(
-            "gradient_predivide_factor is 1 here; for sums that overflow use "
-            "hvd.DistributedGradientTape, which has it"
-        )
-    if groups is not None and not isinstance(groups, int):
-        raise Unsupported("groups must be a number or None: all gradients travel together")
-    if not isinstance(num_groups, int) or num_groups < 0:
-        raise InvalidArgument(f"num_groups must be 0 or more, not {num_groups!r}")
+    options.check_options(optimizer, op, factor, num_groups, groups)
 
 
 def with_compression(method: str, compression: Type[Compressor]) -> str:
-    """The whole text ``method``, with the codec that ``compression`` stands for.
-
-    Raises:
-        InvalidArgument: (a ValueError) both name a codec, or the method has none.
-        Unsupported: (a ValueError) another compression.
-
-    Example:
-        >>> with_compression("allreduce", FP16Compressor)  # doctest: +SKIP
-        'allreduce:codec=fp16'
-    """
-    if compression is Compressor:
-        return method
-    codec = _CODECS.get(compression)
-    if codec is None:
-        raise Unsupported(
-            f"compression={compression!r}: use Compression.fp16 or .bf16, or codec= of the method"
-        )
-    if "codec=" in method:
-        raise InvalidArgument(f"give compression or codec, not both: the method is {method}")
-    head, then, rest = method.partition("then=")
-    head = head.rstrip(",:")
-    text = f"{head}{',' if ':' in head else ':'}codec={codec}" + (f",{then}{rest}" if then else "")
-    parsed(text)
-    return text
+    """``with_codec`` of a class of ``covey.tensorflow.Compression``."""
+    return with_codec(method, compression, _CODECS.get(compression))

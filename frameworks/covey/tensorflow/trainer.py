@@ -8,16 +8,15 @@ tf.function. Within one it becomes a part of the graph, so a step needs no Pytho
 from __future__ import annotations
 
 import contextlib
-import ctypes
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
-import numpy
 import tensorflow as tf
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
 from covey.framework import DTYPE_NAMES
 from covey.group import Group
+from covey.keras.resumption import BEGIN, Resumption, go_on, replicated
 from covey.method import parsed, plan
 from covey.names import next_prefix
 from covey.reduce_op import core_code
@@ -27,12 +26,15 @@ from covey.tensorflow import requests
 from covey.tensorflow.ops import by_dtype
 from covey.tensorflow.streams import operations
 from covey.trained_steps import TrainedSteps
+from covey.trainer_handle import TrainerHandle
+from covey.training_terms import Terms, begin_name, meet, mixed_name, terms_of
 
 # covey_verb of core/api/covey_trainer.h.
 (_PENDING, _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK,
  _LIST_STATE, _LOAD_STATE, _VACATE) = range(11)
 
-_BEGIN, _PLANNED = 3, 12  # Of covey_position's fields.
+_PLANNED = 12  # Of covey_position's fields.
+_NAME = "TensorFlow"
 
 Tensors = Sequence[Any]
 Update = Callable[[List[Any], Any], None]
@@ -67,18 +69,6 @@ def check_variables(variables: Tensors, are_trained: bool) -> List[int]:
             )
         codes.append(DTYPE_NAMES.index(name))
     return codes
-
-
-class Resumption(NamedTuple):
-    """Where a training goes on that was saved.
-
-    Attributes:
-        position: of this rank, as ``covey_position`` of core/api/covey_trainer.h.
-        replicated: by name the bytes of the arrays that the method replicates on all ranks.
-    """
-
-    position: Tuple[int, ...]
-    replicated: Dict[str, Any]
 
 
 class Trainer:
@@ -123,18 +113,14 @@ class Trainer:
         codes = check_variables(self.variables, True)
         check_variables(self._state, False)
         counts = [variable.shape.num_elements() for variable in self.variables]
-        name = next_prefix("tensorflow", group.ranks)
-        if resumption is not None:
-            begin = resumption.position[_BEGIN]
-        else:
-            begin = int(_of_root([begin], root, name, group)[0])
-        how = (parsed(method), core_code(op), begin)
+        name = self._meet(op, root, begin, resumption)
+        how = (parsed(method), core_code(op), self._begin_at)
         what = (tuple(codes), tuple(counts), num_hypers, len(self._state))
         self._number = _native.trainer_open(group.id, name, *how, *what)
-        self._root_of = (root, f"{name}.begin", group)
+        self._root_of = (root, name, group)
         self._is_equal: Any = None  # Where it is a variable: whether all have begun with one model.
         if resumption is not None:
-            self._resume(resumption)
+            go_on(self._number, resumption)
         elif not all(it.is_initialized() for it in self.variables):
             self._is_equal = tf.Variable(False)  # The graph that makes them has not run yet.
         else:
@@ -145,10 +131,42 @@ class Trainer:
         state.add_helper(self)
         self._steps = TrainedSteps(self._number, method, group, sum(lengths), self)
 
+    def _meet(self, op: int, root: int, begin: Any, resumption: Optional[Resumption]) -> str:
+        """The name of the training; ``_begin_at`` is how many updates the model has had then."""
+        group = self.group
+        parameters = [(it.name, it.dtype.name, it.shape.as_list()) for it in self.variables]
+        problem = "" if resumption is None else "it goes on from a checkpoint"
+
+        def terms() -> Terms:
+            return terms_of(
+                _NAME, parameters, method=self.method, op=op, num_hypers=self._num_hypers,
+                root=root, begin=int(begin), problem=problem,
+            )
+
+        met = meet(group, _NAME, terms)
+        self.is_mixed = met.is_mixed
+        if met.is_mixed:
+            self._state, self._begin_at = [], met.begin
+            return mixed_name(group)
+        name = next_prefix("tensorflow", group.ranks)
+        if resumption is not None:
+            self._begin_at = resumption.position[BEGIN]
+        else:
+            self._begin_at = int(_of_root([begin], root, name, group)[0])
+        return name
+
     @property
-    def number(self) -> int:
-        """The core's."""
-        return self._number
+    def handle(self) -> TrainerHandle:
+        """That of the core's trainer."""
+        return TrainerHandle(len(self.variables), self._number)
+
+    def values(self) -> List[Any]:
+        """Copies of the variables, as NumPy arrays."""
+        return [variable.numpy().copy() for variable in self.variables]
+
+    def put(self, values: Sequence[Any]) -> None:
+        """Overwrites the variables with arrays."""
+        _assign(self.variables, values)
 
     @property
     def version(self) -> int:
@@ -161,10 +179,7 @@ class Trainer:
 
     def replicated(self) -> Dict[str, Any]:
         """Between two steps: copies of the arrays that the method replicates, as bytes."""
-        return {
-            name: numpy.frombuffer(ctypes.string_at(at, length), numpy.uint8)
-            for name, at, length in _native.trainer_state(self._number)
-        }
+        return replicated(self._number)
 
     def is_in_pairs(self) -> bool:
         """Whether each rank does the next step by itself."""
@@ -217,16 +232,15 @@ class Trainer:
             self._steps.close()
             _native.trainer_close(number)
 
-    def _resume(self, resumption: Resumption) -> None:
-        for name, at, length in _native.trainer_state(self._number):
-            if name in resumption.replicated:
-                ctypes.memmove(at, resumption.replicated[name].tobytes(), length)
-        _native.trainer_restore(self._number, resumption.position)
-
     def _begin(self) -> Any:
         """Variables and state become those of the root."""
         everything = self.variables + self._state
-        _assign(everything, _of_root(everything, *self._root_of))
+        root, name, group = self._root_of
+        if self.is_mixed:
+            values = _each_of_root(everything, root, name, group)
+        else:
+            values = _of_root(everything, root, f"{name}.begin", group)
+        _assign(everything, values)
         if self._is_equal is not None:
             self._is_equal.assign(True)
         return tf.constant(True)
@@ -278,8 +292,9 @@ class Trainer:
             operations.covey_trainer_put(self._handle, _read(of_model), of_model=True)
 
         def load_state() -> None:
-            kinds = _kinds(self._state)
-            _assign(self._state, operations.covey_trainer_listed(self._handle, **kinds))
+            if self._state:  # An operation without results gives no list of them.
+                kinds = _kinds(self._state)
+                _assign(self._state, operations.covey_trainer_listed(self._handle, **kinds))
 
         actions: Dict[int, Callable[[Any], object]] = {
             _COLLECT_MODEL: lambda hypers: collect_model(),
@@ -326,3 +341,12 @@ def _of_root(tensors: Tensors, root: int, name: str, group: Group) -> List[Any]:
     """The values that rank ``root`` has."""
     how = How(BROADCAST, "broadcast", root=root)
     return by_dtype(requests.broadcast, how, _read(tensors), name, group)
+
+
+def _each_of_root(tensors: Tensors, root: int, name: str, group: Group) -> List[Any]:
+    """The same, as other frameworks send them too."""
+    how = How(BROADCAST, "broadcast", root=root)
+    return [
+        requests.broadcast(how, [it], begin_name(name, number), group)[0]
+        for number, it in enumerate(_read(tensors))
+    ]

@@ -82,6 +82,7 @@ def _meet(what: str, optimizer: Any) -> Meeting:
             f"{what}: the optimizer is a {type(optimizer).__name__}, not a DistributedOptimizer: "
             "what is trained alone is saved by torch.save()"
         )
+    optimizer._covey_progress.refuse_mixed(what)
     group = optimizer._covey_options["process_set"]
     if not group.included():
         raise InvalidArgument(

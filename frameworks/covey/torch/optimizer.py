@@ -11,7 +11,7 @@ zeros; where no rank has one, ``grad`` stays None. In other steps gradients are 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Type, Union
 
 import torch
 
@@ -19,8 +19,9 @@ from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose
 from covey.notice import warn_as_python
-from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
+from covey.reduce_op import Average, Max, Sum, core_code
 from covey.state import state
+from covey.torch.agreement import agree
 from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
 from covey.torch.clip import before_update, clipped_step
@@ -38,11 +39,12 @@ from covey.torch.layout import (
     parameter_names,
     plan_buckets,
 )
+from covey.torch.mixed import MixedTrainer
 from covey.torch.ops import allreduce
 from covey.torch.options import check_options, check_outside, check_passes
 from covey.torch.own import supports_scaling, take_settled
 from covey.torch.progress import Progress
-from covey.torch.reducer import Reducer, check_agreement
+from covey.torch.reducer import Reducer
 from covey.torch.snapshot import carry
 from covey.torch.tensors import CODES
 from covey.torch.training import (
@@ -67,7 +69,7 @@ class _Distributed(torch.optim.Optimizer):
     _covey_plans: Tuple[List[BucketPlan], Reduction]
     _covey_progress: Progress
     _covey_reducer: Optional[Reducer]  # None: nothing to reduce, or no other rank.
-    _covey_trainer: Optional[CoreTrainer]  # None: no other rank.
+    _covey_trainer: Union[CoreTrainer, MixedTrainer, None]  # None: no other rank.
     _covey_is_settled: bool
     _covey_should_synchronize: bool
     _covey_synchronized: bool
@@ -82,8 +84,9 @@ class _Distributed(torch.optim.Optimizer):
         ``parameter.grad`` then is the same on every rank: the place for clipping. Follow it by
         ``with optimizer.skip_synchronize(): optimizer.step()``.
         """
-        if self._covey_trainer is not None and self._covey_progress.plan.in_rounds:
-            return self._covey_trainer.synchronize()
+        trainer, progress = self._covey_trainer, self._covey_progress
+        if trainer is not None and (progress.plan.in_rounds or progress.is_mixed):
+            return trainer.synchronize()
         check_outside(self)
         if self._covey_reducer is not None:
             self._covey_reducer.synchronize()
@@ -286,13 +289,10 @@ def _build(optimizer: Any) -> None:
     compression = compression_of(optimizer, trained)
     flags_tell = op in (Average, Sum, Max) and compression.codec is None
     reduction = Reduction(core_code(op), factor, compression, group, flags_tell)
-    header = [
-        f"method {optimizer._covey_progress.method}, op {ReduceOp(op).name}, "
-        f"gradient_predivide_factor {factor}, "
-        f"compression {compression.__name__}, bucket_bytes {options['bucket_bytes']}, "
-        f"backward_passes_per_step {optimizer.backward_passes_per_step}"
-    ]
-    check_agreement(header, plans, reduction)
+    met = agree(optimizer, trained, plans, compression)
+    if met.is_mixed:
+        optimizer._covey_trainer = MixedTrainer(optimizer, trained, group, met)
+        return
     optimizer._covey_plans = (plans, reduction)
     optimizer._covey_progress.share(trained)
     begin_training(optimizer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Dict, Iterator, Optional, Sequence
 
-from covey.errors import InvalidArgument
+from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group, world
 from covey.method import FOREVER, GRADIENTS, NOTHING, Plan, plan
 from covey.names import next_prefix
@@ -34,6 +34,7 @@ class Progress:
         unfit: why its last gradients were no good: raised when the step is over.
         is_parted: the ranks' models may differ since the last average of all.
         is_viewed: the parameters are not this rank's own just now (``view.py``).
+        is_mixed: ranks of other frameworks train too (``mixed.py``).
         start: compares what the ranks begin with; None: there is nothing.
     """
 
@@ -57,6 +58,7 @@ class Progress:
         self.start: Optional[EqualStart] = None
         self.is_parted = False
         self.is_viewed = False
+        self.is_mixed = False
 
     def share(self, named: Sequence[Named]) -> None:
         """From now on the parameters ``named`` are trained together with the other members. If
@@ -88,10 +90,15 @@ class Progress:
             )
         yield
 
+    def refuse_mixed(self, what: str) -> None:
+        """Raises Unsupported (a ValueError) where ranks of other frameworks train too."""
+        if self.is_mixed:
+            raise Unsupported(f"{what}: the ranks of this training have several frameworks")
+
     @property
     def reduces(self) -> bool:
         """Whether the gradients of this step are reduced by all ranks together."""
-        return self.plan.payload == GRADIENTS and not self.plan.in_rounds
+        return self.plan.payload == GRADIENTS and not self.plan.in_rounds and not self.is_mixed
 
     @property
     def trains_alone(self) -> bool:
@@ -117,7 +124,7 @@ class Progress:
             return
         self._planned = version
         found = plan(self.method, self._plan_group, version)
-        self.clip_norm = found.clip_norm
+        self.clip_norm = None if self.is_mixed else found.clip_norm  # The core does it then.
         if self.is_shared:
             self.plan = found
 

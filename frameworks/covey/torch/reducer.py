@@ -24,14 +24,13 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from covey import _native
 from covey.collectives import ALLREDUCE
-from covey.errors import CoveyError, Mismatch
+from covey.errors import CoveyError
 from covey.group import Group
 from covey.names import next_prefix
 from covey.notice import warn
-from covey.objects import allgather_object
 from covey.reduce_op import Average, Sum, core_code
 from covey.torch.bucket import Bucket, Reduction, draw_of, make_buckets
-from covey.torch.layout import BucketPlan, describe, digest, first_difference
+from covey.torch.layout import BucketPlan
 from covey.torch.sparse import SparseGradients
 from covey.torch.tensors import CODES
 from covey.torch.written import looks_again
@@ -43,22 +42,6 @@ _LIES_HERE = 1 << 16
 # Parameter -> the hook of the optimizer that wrapped it last: a parameter wrapped again (a second
 # training stage, say) must not be reduced twice.
 _hooks: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
-
-
-def check_agreement(header: List[str], plans: Sequence[BucketPlan], reduction: Reduction) -> None:
-    """Checks that every member of the group has the same options, parameters and buckets.
-
-    Raises:
-        Mismatch: names the first difference, the ranks and both values.
-    """
-    lines = header + describe(plans)
-    group = reduction.group
-    hashes = allgather_object(digest(lines), "DistributedOptimizer.hash", group)
-    if all(other == hashes[0] for other in hashes):
-        return
-    everyone = allgather_object(lines, "DistributedOptimizer.layout", group)
-    difference = first_difference(everyone, group.ranks)
-    raise Mismatch(f"DistributedOptimizer differs between the ranks: {difference}")
 
 
 class _Agreement:

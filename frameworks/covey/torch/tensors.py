@@ -97,6 +97,9 @@ class TorchFramework(Framework[torch.Tensor]):
     def beside(self, result: Any, dense: Any) -> Any:
         return result if dense.is_cpu else result.to(dense.device)
 
+    def on_host(self, dense: Any) -> Any:
+        return dense if dense.is_cpu else dense.detach().cpu()
+
     def address(self, dense: Any) -> Address:
         if dense.is_cpu:
             return dense.data_ptr()

@@ -81,6 +81,7 @@ def move_to(optimizer: Any, steps: int) -> None:
         Timeout: ranks are missing for ``max_wait``; called again it goes on.
     """
     progress, trainer = optimizer._covey_progress, optimizer._covey_trainer
+    progress.refuse_mixed("version")
     if trainer is not None and trainer.can_move:
         trainer.move_to(steps)
     elif trainer is not None:
@@ -99,6 +100,7 @@ def leave_training(optimizer: Any) -> None:
         Timeout: ranks are missing for ``max_wait``; called again it goes on.
     """
     trainer = optimizer._covey_trainer
+    optimizer._covey_progress.refuse_mixed("other parameters than at first")
     if trainer is not None:
         if optimizer._covey_progress.plan.in_rounds:
             optimizer._covey_progress.unchanged.check(True)

@@ -171,6 +171,8 @@ def _optimizers_of(model: torch.nn.Module) -> List[Any]:
         raise InvalidArgument("consensus: no DistributedOptimizer trains a parameter of this model")
     if any(optimizer._covey_progress.is_viewed for optimizer in chosen):
         raise InvalidArgument("consensus: this model is shown by another consensus() already")
+    for optimizer in chosen:
+        optimizer._covey_progress.refuse_mixed("consensus")
     return sorted(chosen, key=state.optimizers().index, reverse=True)  # As they were made.
 
 

@@ -18,6 +18,7 @@ from typing import Any, List
 
 from covey import horovod
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
+from covey.keras.models import load_model
 from covey.ops import absent
 from covey.tensorflow import (
     Adasum,
@@ -50,7 +51,6 @@ from covey.tensorflow.keras.functions import (
     allgather,
     allreduce,
     broadcast,
-    load_model,
     reducescatter,
 )
 from covey.tensorflow.optimizer import DistributedOptimizer

@@ -1,0 +1,54 @@
+"""Loading a saved model, with a distributed optimizer."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, Optional
+
+import keras
+
+from covey.errors import InvalidArgument
+from covey.keras import names_here
+from covey.keras.wrapped import WrappedOptimizer
+
+
+def load_model(
+    filepath: str,
+    custom_optimizers: Optional[Iterable[type]] = None,
+    custom_objects: Optional[Dict[str, Any]] = None,
+    compression: Any = None,
+    legacy_opts: bool = False,
+    **options: Any,
+) -> Any:
+    """A saved model, whose optimizer is a ``DistributedOptimizer``, also if it was saved with
+    another one.
+
+    Args:
+        filepath: a file that ``model.save()`` has written.
+        custom_optimizers: classes of optimizers that Keras does not have.
+        custom_objects: as for ``keras.models.load_model``.
+        compression, options: of ``DistributedOptimizer``, ``method`` for example.
+        legacy_opts: False: Keras 3 has none.
+
+    Raises:
+        InvalidArgument: (a ValueError) the model was not compiled, or ``legacy_opts``.
+        Others: as ``keras.models.load_model`` and ``DistributedOptimizer``.
+
+    Example:
+        >>> model = hvd.load_model("model.keras", method="eager")
+    """
+    if legacy_opts:
+        raise InvalidArgument("legacy_opts: Keras 3 has no legacy optimizers")
+    known = {kind.__name__: kind for kind in custom_optimizers or ()}
+    known.update(custom_objects or {})
+    model = keras.models.load_model(filepath, custom_objects=known)
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        raise InvalidArgument(f"the model in {filepath} has no optimizer: it was not compiled")
+    if isinstance(optimizer, WrappedOptimizer):
+        optimizer = optimizer.inner_optimizer
+    if compression is not None:
+        options["compression"] = compression
+    wrapped = names_here().DistributedOptimizer(optimizer, **options)
+    wrapped.build(model.trainable_variables)
+    model.optimizer = wrapped
+    return model

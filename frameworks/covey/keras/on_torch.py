@@ -1,0 +1,143 @@
+"""The names of :mod:`covey.keras` where Keras runs on torch; TensorFlow is not imported."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, List, Optional, Type
+
+import keras
+
+from covey import horovod
+from covey.collectives import barrier, join
+from covey.group import Group, world
+from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
+from covey.keras import callbacks
+from covey.keras.models import load_model
+from covey.keras.torch_optimizer import DistributedOptimizer
+from covey.keras.wrapped import plain
+from covey.ops import absent
+from covey.torch import (
+    Adasum,
+    Average,
+    Compression,
+    Max,
+    Min,
+    Product,
+    Sum,
+    allgather_object,
+    broadcast_object,
+    broadcast_parameters,
+    cross_rank,
+    cross_size,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    ops,
+    rank,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from covey.torch.compression import Compressor
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "Max",
+    "Min",
+    "Product",
+    "Sum",
+    "allgather",
+    "allgather_object",
+    "allreduce",
+    "barrier",
+    "broadcast",
+    "broadcast_object",
+    "broadcast_variables",
+    "callbacks",
+    "cross_rank",
+    "cross_size",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "join",
+    "load_model",
+    "local_rank",
+    "local_size",
+    "rank",
+    "reducescatter",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
+] + horovod.__all__
+
+_NOT_YET = ("PartialDistributedOptimizer", "broadcast_global_variables", "elastic")
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name, *_NOT_YET)
+
+
+def __dir__() -> List[str]:
+    """The public names."""
+    return sorted(__all__)
+
+
+def allreduce(
+    value: Any,
+    name: Optional[str] = None,
+    average: Optional[bool] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: Optional[int] = None,
+    compression: Type[Compressor] = Compression.none,
+) -> Any:
+    """``op`` (Average when None) of a tensor or number over all ranks: a tensor of its shape and
+    dtype. Raises as :func:`covey.torch.allreduce`."""
+    factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
+    return ops.allreduce(_tensor(value), average, name, compression, op, **factors)
+
+
+def allgather(value: Any, name: Optional[str] = None) -> Any:
+    """The tensors of all ranks, one after the other on dimension 0, which may differ."""
+    return ops.allgather(_tensor(value), name)
+
+
+def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
+    """The tensor of rank ``root_rank``."""
+    return ops.broadcast(_tensor(value), root_rank, name)
+
+
+def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> Any:
+    """This rank's rows of ``op`` over all ranks. See :func:`covey.torch.reducescatter`."""
+    return ops.reducescatter(_tensor(value), op=op, name=name)
+
+
+def broadcast_variables(
+    variables: Iterable[Any], root_rank: int, process_set: Group = world
+) -> None:
+    """Overwrites variables with those of rank ``root_rank``.
+
+    Args:
+        variables: Keras variables, such as ``model.variables`` or ``optimizer.variables``; the same
+            number, shapes and dtypes in the same order on every rank.
+        root_rank: a global rank.
+        process_set: the ranks that take part; this rank must be one of them.
+
+    Raises:
+        Mismatch, Aborted: (CoveyErrors) the ranks disagree; a rank died or left.
+
+    Example:
+        >>> hvd.broadcast_variables(model.variables, root_rank=0)
+    """
+    named = [(f"variables.{i}", plain(it).detach()) for i, it in enumerate(variables)]
+    broadcast_parameters(named, root_rank, process_set)
+
+
+def _tensor(value: Any) -> Any:
+    return keras.ops.convert_to_tensor(value)

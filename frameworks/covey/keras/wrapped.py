@@ -1,0 +1,215 @@
+"""An optimizer of Keras 3 around another one: the part of a distributed optimizer that no backend
+of Keras changes. Internal."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, ContextManager, List, Optional
+
+import keras
+
+from covey.errors import InvalidArgument
+from covey.group import Group
+from covey.keras.resumption import Resumption
+from covey.reduce_op import ReduceOp
+
+
+def own_class(kind: type) -> type:
+    """Registers a ``DistributedOptimizer`` with Keras, if it is that of the backend in use: models
+    are saved with its name."""
+    if kind.backend == keras.backend.backend():  # type: ignore[attr-defined]
+        keras.saving.register_keras_serializable("covey")(kind)
+    return kind
+
+
+class WrappedOptimizer(keras.optimizers.Optimizer):
+    """See the module. A backend adds ``apply()`` and ``_open()``.
+
+    Attributes:
+        backend: of Keras.
+        inner_optimizer: the wrapped one.
+        root_rank: the global rank with whose model and optimizer all begin.
+    """
+
+    backend: str
+
+    def __init__(
+        self, optimizer: Any, name: Optional[str], *, op: int, group: Group, method: str,
+        is_chosen: bool,
+    ) -> None:
+        """``method``: its whole text; ``is_chosen``: by the script.
+
+        Raises:
+            InvalidArgument: (a ValueError) it is distributed already.
+        """
+        if isinstance(optimizer, WrappedOptimizer):
+            raise InvalidArgument("this optimizer is a DistributedOptimizer already")
+        super().__init__(learning_rate=0.0, name=name or f"distributed_{optimizer.name}")
+        self._covey_method, self._covey_op, self._covey_group = method, op, group
+        self._covey_is_chosen = is_chosen
+        self._covey_trainer: Any = None
+        self._covey_resumption: Optional[Resumption] = None
+        self.inner_optimizer = optimizer
+        self.root_rank = group.ranks[0]
+
+    # ---- What is the inner optimizer's ----------------------------------------------------------
+
+    def build(self, variables: List[Any]) -> None:
+        """As the inner optimizer's."""
+        if not self.inner_optimizer.built:
+            self.inner_optimizer.build(variables)
+        super().build(variables)
+
+    @property
+    def variables(self) -> List[Any]:
+        """Those of the inner optimizer."""
+        return list(self.inner_optimizer.variables)
+
+    @property
+    def learning_rate(self) -> Any:
+        """That of the inner optimizer. It travels with gradients: an update has that of the rank
+        and the step that they come from. A schedule goes by the inner optimizer's updates."""
+        return self.inner_optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate: Any) -> None:
+        self.inner_optimizer.learning_rate = learning_rate
+
+    @property
+    def iterations(self) -> Any:
+        """The updates that the inner optimizer has done."""
+        return self.inner_optimizer.iterations
+
+    def scale_loss(self, loss: Any) -> Any:
+        """As the inner optimizer's."""
+        return self.inner_optimizer.scale_loss(loss)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Nothing: the inner optimizer saves its own."""
+
+    def load_own_variables(self, store: Any) -> None:
+        """Nothing: the inner optimizer loads its own."""
+
+    def get_config(self) -> Any:
+        """Of a saved model: the inner optimizer, and the method if the script has chosen one."""
+        return {
+            "name": self.name,
+            "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
+            "op": int(self._covey_op),
+            "method": self._covey_method if self._covey_is_chosen else None,
+        }
+
+    @classmethod
+    def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
+        """Of a saved model. Needs ``init()``; without it load with ``compile=False``."""
+        inner = keras.saving.deserialize_keras_object(config["optimizer"], custom_objects)
+        op = ReduceOp(config["op"])
+        return cls(inner, name=config["name"], op=op, method=config["method"])
+
+    # ---- Training -------------------------------------------------------------------------------
+
+    @property
+    def trainer(self) -> Any:
+        """That of the core; None before the first step."""
+        return self._covey_trainer
+
+    @property
+    def method(self) -> str:
+        """Its whole text."""
+        return self._covey_method
+
+    @property
+    def process_set(self) -> Group:
+        """The ranks that train together."""
+        return self._covey_group
+
+    def resume(self, resumption: Resumption) -> None:
+        """The first step, which is still to come, goes on from there. All ranks call it."""
+        self._covey_resumption = resumption
+
+    @property
+    def version(self) -> int:
+        """How many updates were done; by a method that does not wait for all ranks the versions
+        applied: models are equal at equal version."""
+        trainer = self._covey_trainer
+        return int(self.iterations) if trainer is None else trainer.version
+
+    def finish(self, strict: bool = False) -> None:
+        """Makes the models of all ranks equal: their mean, if they may differ, with the work of
+        all. Every rank calls it at the end of training, or before the model is evaluated or saved;
+        training may go on. Ranks that are missing are named, and the others go on without them
+        where the method lets them, if it is not ``strict``. Before the first step: nothing."""
+        if self._covey_trainer is not None:
+            self._covey_trainer.finish(strict)
+
+    def finalize_variable_values(self, var_list: Any) -> None:
+        """``finish()``; ``fit()`` calls it at its end."""
+        self.finish()
+        self.inner_optimizer.finalize_variable_values(var_list)
+
+    def close(self) -> None:
+        """Gives the memory of the exchanges back; the next step begins a training anew."""
+        trainer, self._covey_trainer = self._covey_trainer, None
+        if trainer is not None:
+            trainer.close()
+
+    def is_in_graph(self) -> bool:
+        """Whether the caller is within a graph, where operations are only noted."""
+        return False
+
+    def _outside(self) -> ContextManager[Any]:
+        """Within it operations are no part of a graph."""
+        return contextlib.nullcontext()
+
+    def _open(self, variables: List[Any]) -> Any:
+        """A trainer of these, as all ranks make one."""
+        raise NotImplementedError
+
+    def _trainer_of(self, gradients: List[Any], given: Any) -> Any:
+        """The trainer of the variables ``given`` to ``apply()``; None: of those of ``build()``.
+
+        Raises:
+            InvalidArgument: (a ValueError) they are others than at the first step, or another
+                number than the gradients.
+        """
+        variables = self._variables_of(gradients, given)
+        if self._covey_trainer is None:
+            with self._outside():
+                self._covey_trainer = self._open(variables)
+        trainer = self._covey_trainer
+        if len(variables) != len(trainer.variables) or any(
+            plain(one) is not other for one, other in zip(variables, trainer.variables)
+        ):
+            raise InvalidArgument(
+                "apply() has other variables than at its first step: a training keeps its "
+                "variables; make a new DistributedOptimizer on all ranks"
+            )
+        return trainer
+
+    def _variables_of(self, gradients: List[Any], variables: Any) -> List[Any]:
+        if variables is None:
+            if not self.built:
+                raise InvalidArgument("apply() without variables needs build() before")
+            variables = self._trainable_variables
+        listed = list(variables)
+        if len(listed) != len(gradients):
+            raise InvalidArgument(f"{len(gradients)} gradients for {len(listed)} variables")
+        if not self.built:
+            with self._outside():  # So they have values before a graph is traced to its end.
+                self.build(listed)
+        return listed
+
+    def _rate(self) -> Any:
+        """The learning rate's variable; None: a schedule, which goes by the updates done."""
+        rate = self.inner_optimizer.learning_rate
+        return rate if isinstance(rate, keras.Variable) else None
+
+    def _kept(self) -> List[Any]:
+        """What an update changes beside the model, without a framework's wrapping."""
+        rate = self._rate()
+        return [plain(it) for it in self.inner_optimizer.variables if it is not rate]
+
+
+def plain(variable: Any) -> Any:
+    """The backend's own variable, or tensor, of a Keras variable."""
+    return variable.value if isinstance(variable, keras.Variable) else variable

@@ -1,0 +1,345 @@
+"""Goal: ranks of torch, TensorFlow and NumPy train one model together, by every method, with the
+numbers of a job of one framework, bit for bit; operations between them; what differs, or cannot be
+mixed, is refused on every rank. One process may use both torch and TensorFlow.
+Method: real processes; the same gradients for all, and SGD whose rate is a power of two."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unittest
+from typing import Any, Callable, Dict, List, Tuple
+
+from ranks import Pool, SharedPool, also, refusal_of
+from tensorflows import IS_RANK, set_up
+
+if IS_RANK:
+    if os.environ.get("TEST_TORCH_FIRST"):
+        import torch  # noqa: F811
+    import keras
+    import numpy
+    import tensorflow as tf
+    import torch
+    from keras_training import by_apply, by_fit, bytes_of
+    from numpy_training import RATE, STEPS, numbers
+
+    import covey
+    import covey.numpy
+    import covey.tensorflow
+    import covey.torch
+
+METHODS = (
+    "allreduce",
+    "eager:admit=all,max_wait=60s",
+    "wagma:S=2,tau=3,admit=all,max_wait=60s",
+    "local:H=3",
+    "diloco:H=3,admit=all,max_wait=60s",
+    "dpsgd",
+    "allreduce:then=local@5:H=2,codec=int8",
+    *also(
+        "allreduce:clip_norm=0.5",
+        "allreduce:max_wait=60s",
+        "dpsgd:topology=one_peer,order=atc,warmup_steps=2",
+        "local:H=2,warmup_steps=3,then=allreduce@7",
+        "eager:admit=all,max_wait=60s,warmup_steps=2,then=local@6:H=3",
+    ),
+)
+PAIRS = ("adpsgd", "swarm:H=2")
+MIXES = (("torch", "tensorflow"), ("tensorflow", "torch", "numpy"), *also(
+    ("numpy", "torch"), ("numpy", "fit"), ("fit", "torch", "torch")
+))
+
+pool = SharedPool(__file__)
+
+
+def setUpModule() -> None:
+    set_up(pool)
+
+
+# ---- On the ranks ------------------------------------------------------------------------------
+
+
+def by_torch(method: str, **options: Any) -> List[bytes]:
+    """The parameters after each step and after finish()."""
+    given = numbers(covey.rank(), -1, "float32")
+    parameters = [torch.nn.Parameter(torch.tensor(it)) for it in given]
+    sgd = torch.optim.SGD(parameters, lr=RATE)
+    optimizer = covey.torch.DistributedOptimizer(sgd, method=method, **options)
+    seen = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        gradients = [torch.tensor(it) for it in numbers(covey.rank(), step, "float32")]
+        sum((a * b).sum() for a, b in zip(parameters, gradients)).backward()
+        optimizer.step()
+        seen.append(bytes_of([it.detach() for it in parameters]))
+    assert optimizer.version == STEPS
+    optimizer.finish()
+    seen.append(bytes_of([it.detach() for it in parameters]))
+    optimizer._covey_trainer.close()
+    return seen
+
+
+def by_keras(method: str, train: Callable[[Any], List[bytes]]) -> List[bytes]:
+    sgd = keras.optimizers.SGD(RATE)
+    optimizer = covey.tensorflow.DistributedOptimizer(sgd, method=method)
+    seen = train(optimizer)
+    assert optimizer.version == STEPS
+    optimizer.close()
+    return seen
+
+
+def update(parameters: List[Any], gradients: List[Any], hypers: Tuple[float, ...]) -> None:
+    for parameter, gradient in zip(parameters, gradients):
+        parameter -= parameter.dtype.type(hypers[0]) * gradient
+
+
+def by_numpy(method: str) -> List[bytes]:
+    begin, seen = numbers(covey.rank(), -1, "float32"), []
+    with covey.numpy.Trainer(begin, update, method=method, num_hypers=1) as trainer:
+        for step in range(STEPS):
+            trainer.step(numbers(covey.rank(), step, "float32"), hypers=[RATE])
+            seen.append(bytes_of(trainer.parameters))
+        trainer.finish()
+        seen.append(bytes_of(trainer.parameters))
+    return seen
+
+
+def trained(frameworks: Tuple[str, ...], method: str) -> List[bytes]:
+    """By rank r as ``frameworks[r]`` says."""
+    ways: Dict[str, Callable[[str], List[bytes]]] = {
+        "torch": by_torch,
+        "numpy": by_numpy,
+        "tensorflow": lambda text: by_keras(text, lambda it: by_apply(it, True)),
+        "fit": lambda text: by_keras(text, by_fit),
+    }
+    return ways[frameworks[covey.rank()]](method)
+
+
+class Stepper:
+    """A training by the framework of this rank, one step at a time.
+
+    Args:
+        framework: "torch", "tensorflow" or "numpy".
+        shapes: of the parameters, which are zeros.
+        options: of the optimizer.
+    """
+
+    def __init__(self, framework: str, shapes: List[Tuple[int, ...]], **options: Any) -> None:
+        self.framework, zeros = framework, [numpy.zeros(it, "float32") for it in shapes]
+        self.trainer: Any = None
+        if framework == "torch":
+            self.parameters = [torch.nn.Parameter(torch.tensor(it)) for it in zeros]
+            sgd = torch.optim.SGD(self.parameters, lr=RATE)
+            self.trainer = covey.torch.DistributedOptimizer(sgd, **options)
+        elif framework == "tensorflow":
+            self.parameters = [tf.Variable(it) for it in zeros]
+            sgd = keras.optimizers.SGD(RATE)
+            self.trainer = covey.tensorflow.DistributedOptimizer(sgd, **options)
+        else:
+            self.parameters = zeros
+            self.trainer = covey.numpy.Trainer(zeros, update, num_hypers=1, **options)
+
+    def step(self, number: float, rate: float = 0.125) -> None:
+        """With gradients that are this number."""
+        gradients = [numpy.full(it.shape, number, "float32") for it in self.parameters]
+        if self.framework == "numpy":
+            self.trainer.step(gradients, hypers=[rate])
+        elif self.framework == "tensorflow":
+            self.trainer.learning_rate = rate
+            self.trainer.apply([tf.constant(it) for it in gradients], self.parameters)
+        else:
+            self.trainer.param_groups[0]["lr"] = rate
+            for parameter, gradient in zip(self.parameters, gradients):
+                parameter.grad = torch.tensor(gradient)
+            self.trainer.step()
+
+    def bytes(self) -> bytes:
+        """The parameters."""
+        return bytes_of([it.detach() if self.framework == "torch" else it
+                         for it in self.parameters])
+
+    def close(self) -> None:
+        """Gives its memory back."""
+        of_torch = self.framework == "torch"
+        (self.trainer._covey_trainer if of_torch else self.trainer).close()
+
+
+def late(frameworks: Tuple[str, ...], who: int, steps: int) -> Tuple[int, bytes]:
+    """One rank begins when the others have done all steps, and are further than the log reaches."""
+    method = "eager:admit=solo,grace=0s,log=2,max_staleness=1000,max_wait=60s"
+    mine = Stepper(frameworks[covey.rank()], [(4,), (3, 2)], method=method)
+    is_late = covey.rank() == who
+    if is_late:
+        covey.barrier()
+    for step in range(1 if is_late else steps):
+        mine.step(1.0, 0.5 / (step + 1))
+    if not is_late:
+        covey.barrier()
+    mine.trainer.finish()
+    answer = int(mine.trainer.version), mine.bytes()
+    mine.close()
+    return answer
+
+
+def operations() -> List[str]:
+    """Of rank 0 by torch, of rank 1 by TensorFlow, of rank 2 by NumPy: their results as texts."""
+    rank = covey.rank()
+    hvd = (covey.torch, covey.tensorflow, covey.numpy)[rank]
+    make = (torch.tensor, tf.constant, numpy.asarray)[rank]
+    of = (covey.torch, covey.tensorflow, covey)[rank]
+    numbers = make(numpy.arange(3, dtype="float32") + rank)
+    rows = make(numpy.full((rank + 1, 1), rank))
+    grouped = hvd.grouped_allreduce([numbers, make(numpy.ones(2))], op=covey.Sum, name="grouped")
+    received = hvd.alltoall(make(numpy.arange(3) + 10 * rank), name="all to all")
+    if isinstance(received, (list, tuple)):
+        received = received[0]
+    results = [
+        hvd.allreduce(numbers, op=covey.Sum, name="sum"),
+        hvd.allreduce(numbers, op=covey.Max),
+        hvd.broadcast(numbers, 1, name="root"),
+        hvd.allgather(rows, name="rows"),
+        hvd.reducescatter(numbers, op=covey.Sum, name="part"),
+        received,
+        *grouped,
+    ]
+    texts = [str(numpy.asarray(it).tolist()) for it in results]
+    texts.append(str(of.broadcast_object({"rank": rank}, 2, name="object")))
+    texts.append(str(of.allgather_object(rank, name="objects")))
+    try:
+        hvd.allreduce(make(numpy.zeros(2 + rank)), name="other")
+    except Exception as error:  # pylint: disable=broad-except  # Each framework has its own.
+        texts.append(str(error))
+    return texts
+
+
+def refusals() -> Dict[str, str]:
+    """What each says, on rank 0 of torch and rank 1 of TensorFlow."""
+    said: Dict[str, str] = {}
+    framework = ("torch", "tensorflow")[covey.rank()]
+
+    def note(what: str, shapes: List[Tuple[int, ...]], **options: Any) -> None:
+        def step() -> None:
+            mine = Stepper(framework, shapes, **options)
+            mine.step(1.0)
+            mine.close()
+
+        said[what] = refusal_of(step)
+
+    is_torch = framework == "torch"
+    note("shape", [(3,), (4, 2) if is_torch else (2, 4)])
+    note("count", [(3,)] if is_torch else [(3,), (5,)])
+    note("method", [(3,)], method="allreduce" if is_torch else "local:H=2")
+    note("factor", [(3,)], **({"gradient_predivide_factor": 2.0} if is_torch else {}))
+    note("none", [(3,), (4, 2)])
+    mine = Stepper(framework, [(3,)], method="local:H=2")
+    mine.step(1.0)
+    mine.step(1.0)
+    model = torch.nn.Module()
+    if is_torch:
+        model.weight = mine.parameters[0]
+        said["synchronize"] = refusal_of(mine.trainer.synchronize)
+        said["version"] = refusal_of(lambda: setattr(mine.trainer, "version", 7))
+        added = {"params": [torch.nn.Parameter(torch.ones(2))]}
+        said["add"] = refusal_of(lambda: mine.trainer.add_param_group(added))
+    of_model = model if is_torch else mine.trainer
+    said["save"] = refusal_of(lambda: covey.save("never", of_model, mine.trainer))
+    said["consensus"] = refusal_of(lambda: covey.consensus(of_model).__enter__())
+    mine.step(1.0)
+    mine.trainer.finish()
+    said["model"] = str(numpy.frombuffer(mine.bytes(), "float32").tolist())
+    mine.close()
+    return said
+
+
+def both() -> List[str]:
+    """Whether torch was imported first; torch and TensorFlow take turns in each process, each with
+    a training of its own: both models."""
+    order = [name for name in sys.modules if name in ("torch", "tensorflow")]
+    mine = [Stepper(it, [(2,)], method="local:H=2") for it in ("torch", "tensorflow")]
+    for step in range(4):
+        for one in mine:
+            one.step(float(covey.rank() + step))
+        total = covey.torch.allreduce(torch.ones(2), op=covey.Sum, name="torch")
+        assert covey.tensorflow.allreduce(tf.constant(total.numpy()), name="tf").shape == (2,)
+    for one in mine:
+        one.trainer.finish()
+    answer = [str(order[0] == "torch")]
+    answer += [str(numpy.frombuffer(one.bytes(), "float32").tolist()) for one in mine]
+    for one in mine:
+        one.close()
+    return answer
+
+
+# ---- The tests ---------------------------------------------------------------------------------
+
+
+class MixedTest(unittest.TestCase):
+    def test_the_numbers_are_those_of_one_framework(self) -> None:
+        for mix in MIXES:
+            for method in METHODS:
+                with self.subTest(mix=mix, method=method):
+                    wanted = pool(len(mix)).call(trained, ("numpy",) * len(mix), method)
+                    found = pool(len(mix)).call(trained, mix, method)
+                    for rank, (one, other) in enumerate(zip(wanted, found)):
+                        self.assertEqual(len(one), len(other))
+                        for step, pair in enumerate(zip(one, other)):
+                            self.assertEqual(*pair, f"rank {rank}, step {step}")
+                    self.assertEqual(len({seen[-1] for seen in found}), 1)
+
+    def test_pairs_end_with_one_model(self) -> None:
+        for method in PAIRS:
+            for mix in MIXES:
+                with self.subTest(mix=mix, method=method):
+                    found = pool(len(mix)).call(trained, mix, method)
+                    self.assertEqual(len({seen[-1] for seen in found}), 1)
+
+    def test_a_rank_that_has_fallen_behind_goes_on_from_another_framework(self) -> None:
+        mix = ("torch", "numpy", "tensorflow")
+        for who in (0, 1):
+            ends = pool(3).call(late, mix, who, 9)
+            self.assertEqual(ends, ends[:1] * 3, mix[who])
+            self.assertGreater(ends[0][0], 8)
+
+    def test_operations(self) -> None:
+        zeros = "[[0], [1], [1], [2], [2], [2]]"
+        for rank, texts in enumerate(pool(3).call(operations)):
+            wanted = [
+                "[3.0, 6.0, 9.0]", "[2.0, 3.0, 4.0]", "[1.0, 2.0, 3.0]", zeros,
+                str([3.0 * (rank + 1)]), str([rank, 10 + rank, 20 + rank]),
+                "[3.0, 6.0, 9.0]", "[3.0, 3.0]", "{'rank': 2}", "[0, 1, 2]",
+            ]
+            self.assertEqual(texts[:-1], wanted)
+            self.assertIn("rank 0 has [2], rank 1 has [3]", texts[-1])
+
+    def test_refusals_are_on_every_rank_and_the_next_training_works(self) -> None:
+        for rank, said in enumerate(pool(2).call(refusals)):
+            differs = "Mismatch: DistributedOptimizer differs between the ranks: "
+            for what, words in {
+                "shape": differs + "parameter 1: rank 0 (torch) has param.0.1: float32 [4, 2], "
+                         "rank 1 (TensorFlow) has Variable:0: float32 [2, 4]",
+                "count": differs + "parameter 1: rank 0 (torch) has nothing, rank 1 (TensorFlow) ",
+                "method": differs + "rank 0 (torch) has method allreduce, op Average",
+                "factor": "Unsupported: ranks of torch and TensorFlow train together, and rank 0 "
+                          "(torch) cannot: gradient_predivide_factor must be 1",
+                "none": "nothing",
+                "save": "Unsupported: save: the ranks of this training have several frameworks",
+                "consensus": "consensus: the ranks of this training have several frameworks",
+            }.items():
+                self.assertIn(words, said[what], what)
+            self.assertEqual(said["model"], str([-3 * 0.125] * 3))
+            if rank == 0:
+                self.assertIn("before_update(function)", said["synchronize"])
+                for what in ("version", "add"):
+                    self.assertIn("have several frameworks", said[what])
+
+    def test_torch_and_tensorflow_in_one_process(self) -> None:
+        wanted = str([-0.125 * (4 * 0.5 + 0 + 1 + 2 + 3)] * 2)
+        for is_first in (False, True):
+            with Pool(2, __file__, {**pool.env, "TEST_TORCH_FIRST": "1" * is_first}) as ranks:
+                for order, *found in ranks.call(both):
+                    self.assertEqual(order, str(is_first))
+                    self.assertEqual(found, [wanted, wanted])
+
+
+if __name__ == "__main__":
+    unittest.main()
