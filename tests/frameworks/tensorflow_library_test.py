@@ -252,7 +252,9 @@ class FirstImportTest(unittest.TestCase):
         self.assertEqual(pool.collect(LIMIT_S), ["loaded"])
         self.check_made(pool, "home/covey/plugins")
         self.assertEqual(self.place.operations("home/covey/plugins"), [os.path.basename(real)])
-        again = self.pool(1).call(imported, str(self.place.folder), self.place.env)
+        again = self.pool(1).call(
+            imported, str(self.place.folder), self.place.env, timeout=LIMIT_S
+        )
         self.assertEqual((again, self.place.calls()), (["loaded"], 1))
 
     def test_operations_that_do_not_load(self) -> None:

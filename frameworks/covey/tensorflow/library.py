@@ -78,7 +78,8 @@ def _made_once(version: str, there: str) -> str:
             os.pwrite(verdict, _short(error).encode("utf-8", "replace"), 0)
             raise LaunchError(_short(error)) from error
         finally:
-            os.unlink(path + ".lock")  # Those that have it open wait for it; others begin anew.
+            with contextlib.suppress(FileNotFoundError):  # Two compile where there are no locks.
+                os.unlink(path + ".lock")  # Those that have it open wait for it; others begin anew.
     return path
 
 
