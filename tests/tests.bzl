@@ -111,6 +111,13 @@ _CC_DATA = {
     "unit/transport/plugin_test.cc": ["//tests/plugins"],
 }
 
+# What Python tests read at run time, besides what all of their folder do.
+_PY_DATA = {
+    "frameworks/keras": [":tensorflow_operations"],
+    "frameworks/tensorflow": [":tensorflow_operations"],
+    "parallel/examples": [":tensorflow_operations"],
+}
+
 # Texts that C++ tests of a folder read.
 _CC_TEXTS = {
     "sim": [
@@ -187,7 +194,7 @@ def py_tests(folder, deps = [], data = [], tags = [], **kwargs):
             srcs = [path, "runner.py", "lean/sitecustomize.py"] + helpers,
             main = "runner.py",
             args = [native.package_name() + "/" + path],
-            data = data,
+            data = data + _PY_DATA.get(_prefix(path, _PY_DATA), []),
             deps = deps,
             python_version = "PY3",
             tags = ["python"] + tags + _PY_TAGS.get(path, []),

@@ -16,3 +16,9 @@ def plugin_folders() -> List[str]:
     core/transport/plugin.h."""
     listed = os.environ.get("COVEY_PLUGIN_PATH", "").split(":")
     return [folder for folder in listed if folder] + [package_folder()]
+
+
+def home_folder() -> str:
+    """Where a plug-in is put if the package's folder cannot be written."""
+    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    return os.path.join(data, "covey", "plugins")

@@ -3,7 +3,8 @@
 A Pool is a job whose ranks are processes that wait for calls: `pool.call(function, ...)` runs a
 function of the test's own module on every rank and returns the results by rank. A call that fails
 or takes too long is an AssertionError with the tracebacks and the stderr of the ranks, and ends the
-pool. Ranks of a test of torch are forked from a process that has imported it (starter.py).
+pool. Ranks of a test of torch, or of TensorFlow, are forked from a process that has imported it
+(starter.py).
 
 Run as a program this file is such a rank: `ranks.py MODULE CONNECTION`.
 """
@@ -88,9 +89,10 @@ class Pool:
         }
         path = str(pathlib.Path(file).absolute())
         passed = (theirs.fileno(), descriptor)
-        if _may_be_forked(env):
+        framework = _imported_by_ranks()
+        if framework and all(name.startswith("COVEY_") for name in env):
             self.processes.append(
-                _starter_of(rank).start(path, whole, (*passed, errors.fileno()))
+                _starter_of(rank, framework).start(path, whole, (*passed, errors.fileno()))
             )
         else:
             self.processes.append(
@@ -224,11 +226,11 @@ def differ() -> None:
     _differ = True
 
 
-def _starter_of(rank: int) -> Starter:
+def _starter_of(rank: int, framework: str) -> Starter:
     if not _starters:
-        _starters.extend(starter.ready or [Starter.launched(_common_env())])
+        _starters.extend(starter.ready or [Starter.launched(framework, _common_env())])
         if _differ:
-            _starters.append(Starter.launched(_common_env()))
+            _starters.append(Starter.launched(framework, _common_env()))
         atexit.register(_close_starters)
     return _starters[rank % len(_starters)]
 
@@ -247,11 +249,12 @@ def _common_env() -> Dict[str, str]:
     }
 
 
-def _may_be_forked(env: Dict[str, str]) -> bool:
-    """Not what needs no torch, what starts threads when it is imported, nor what is told anything
-    that a library may read when it is loaded."""
-    covey_alone = all(name.startswith("COVEY_") for name in env)
-    return covey_alone and "torch" in sys.modules and "tensorflow" not in sys.modules
+def _imported_by_ranks() -> str:
+    """The framework that the ranks of this test import first; "" if they may need none. A rank that
+    is told more than Covey's variables is not forked: a library may read them when it is loaded."""
+    if "tensorflows" in sys.modules:
+        return "tensorflow"
+    return "torch" if "torch" in sys.modules else ""
 
 
 def serve(file: str, connection: Connection) -> None:

@@ -1,18 +1,20 @@
-"""Starts ranks that need not import torch: forks of a process that has.
+"""Starts ranks that need not import torch or TensorFlow: forks of a process that has.
 
-torch and what its first optimizer imports take more than a second of a core, and one test starts
-dozens of ranks. A Starter imports them once; a rank is a fork of it made before anything else has
-been done, and loads Covey and the test itself. Such a rank is a child of the test, as one that the
-test had started. A Starter is itself a fork of the test, made by runner.py before it loads it, or
-a process of its own, with addresses and hashes that differ.
+torch and what its first optimizer imports take more than a second of a core, TensorFlow takes
+three, and one test starts dozens of ranks. A Starter imports one of them once; a rank is a fork of
+it made before anything else has been done, and loads Covey and the test itself. Such a rank is a
+child of the test, as one that the test had started. A Starter is a process of its own, with
+addresses and hashes that differ; where the test itself imports torch, also a fork of the test, made
+by runner.py before it loads it.
 
-Run as a program this file is such a process: `starter.py SOCKET`.
+Run as a program this file is such a process: `starter.py SOCKET FRAMEWORK`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
 import pickle
 import signal
@@ -77,7 +79,7 @@ class Starter:
         """A fork of this process, which has done nothing yet: it imports torch now. In the fork,
         and in the ranks that it starts, this call ends the process."""
         _adopt_orphans()
-        _import()
+        _import("torch")
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         child = os.fork()
         if child == 0:
@@ -88,13 +90,14 @@ class Starter:
         return cls(Forked(child), mine)
 
     @classmethod
-    def launched(cls, env: Dict[str, str]) -> "Starter":
-        """A process of its own. ``env``: what the ranks have in common."""
+    def launched(cls, framework: str, env: Dict[str, str]) -> "Starter":
+        """A process of its own, which imports torch or tensorflow. ``env``: what the ranks have in
+        common."""
         _adopt_orphans()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, __file__, str(theirs.fileno()), framework],
                 env=env,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -130,10 +133,10 @@ ready: List[Starter] = []
 # ---- The process --------------------------------------------------------------------------------
 
 
-def _import() -> None:
-    import torch
-
-    torch.optim.SGD([torch.zeros(1)], lr=1.0)  # Imports as much again.
+def _import(framework: str) -> None:
+    module = importlib.import_module(framework)
+    if framework == "torch":
+        module.optim.SGD([module.zeros(1)], lr=1.0)  # Imports as much again.
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"{len(threads)} threads, of which a fork has but one"
 
@@ -191,5 +194,5 @@ def _become_a_rank(
 
 
 if __name__ == "__main__":
-    _import()
+    _import(sys.argv[2])
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,21 +1,17 @@
 """Goal: what goes wrong under TensorFlow is one of its exceptions on every rank, with Covey's
-message, and never a hang; what is missing is named with the command that brings it.
+message, and never a hang.
 Method: real processes, one of which does something else or dies."""
 
 from __future__ import annotations
 
 import os
-import pathlib
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import unittest
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Tuple
 
 from ranks import SEED, Pool, SharedPool
-from tensorflows import IS_RANK, Operations, build, quiet
+from tensorflows import IS_RANK, set_up
 
 import covey
 
@@ -28,24 +24,10 @@ SIZE = 3
 ODD = SEED % SIZE
 """The rank that does something else."""
 pool = SharedPool(__file__)
-operations: Optional[Operations] = None
-NO_TENSORFLOW = "raise ModuleNotFoundError(\"No module named 'tensorflow'\", name='tensorflow')\n"
 
 
 def setUpModule() -> None:
-    global operations
-    print(f"seed {SEED}")
-    try:
-        operations = Operations()
-        pool.env.update(operations.environment())
-    except unittest.SkipTest as why:
-        print(why)
-
-
-def tearDownModule() -> None:
-    pool.close()
-    if operations is not None:
-        operations.close()
+    set_up(pool)
 
 
 # ---- Run on ranks -------------------------------------------------------------------------------
@@ -142,14 +124,6 @@ def while_one_dies() -> Tuple[str, str]:
 
 
 class ErrorsTest(unittest.TestCase):
-    def setUp(self) -> None:
-        if operations is None:
-            self.skipTest("no TensorFlow here: tools/setup --with tensorflow")
-
-    def environment(self) -> Any:
-        assert operations is not None
-        return operations.environment()
-
     def test_all_ranks_are_told_what_differs(self) -> None:
         for what, words in (
             ("shape", ("[3]", "[2, 3]")),
@@ -164,88 +138,23 @@ class ErrorsTest(unittest.TestCase):
                             self.assertIn(word, text)
 
     def test_different_names_wait_for_each_other_and_say_so(self) -> None:
-        with Pool(SIZE, __file__, env=self.environment()) as ranks:
+        with Pool(SIZE, __file__, env=pool.env) as ranks:
             for rank, (said, end) in enumerate(ranks.call(other_name)):
                 self.assertIn("allreduce.odd" if rank == ODD else "allreduce.usual", said)
                 self.assertRegex(end, r"rank \d has left|this rank is shutting down|shut")
 
     def test_before_init_and_after_shutdown(self) -> None:
-        with Pool(1, __file__, init=False, env=self.environment()) as ranks:
+        with Pool(1, __file__, init=False, env=pool.env) as ranks:
             for text in ranks.call(without_runtime)[0]:
                 self.assertIn("init", text)
 
     def test_a_killed_rank_is_named(self) -> None:
-        with Pool(SIZE, __file__, env=self.environment()) as ranks:
+        with Pool(SIZE, __file__, env=pool.env) as ranks:
             ranks.send(while_one_dies)
             for rank, ended in enumerate(ranks.collect(may_end=True)):
                 if rank != ODD:
                     self.assertEqual(ended[0], "AbortedError")
                     self.assertIn(f"rank {ODD}", ended[1])
-
-    def test_build_says_what_it_does(self) -> None:
-        assert operations is not None
-        folder, said = operations.folder.name, operations.done.stdout
-        self.assertRegex(said, rf"g\+\+ makes {folder}/libcovey_tensorflow_\d+\.\S+\.so\n")
-        self.assertRegex(said, r"done, and it loads \(\d+\.\d s\)\n")
-        self.assertIn(f"export COVEY_PLUGIN_PATH={folder}\n", said)
-
-
-def imported(folder: str) -> str:
-    """The last line of what `import covey.tensorflow` says, with plug-ins in `folder` only."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import covey.tensorflow"],
-        env={
-            **os.environ,
-            **quiet(COVEY_PLUGIN_PATH=folder),
-            "PYTHONPATH": os.pathsep.join([folder, *(path for path in sys.path if path)]),
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return done.stderr.strip().rpartition("\n")[2]
-
-
-class AbsenceTest(unittest.TestCase):
-    def setUp(self) -> None:
-        made = tempfile.TemporaryDirectory()
-        self.addCleanup(made.cleanup)
-        self.folder = made.name
-
-    def test_without_tensorflow(self) -> None:
-        pathlib.Path(self.folder, "tensorflow.py").write_text(NO_TENSORFLOW, encoding="ascii")
-        text = imported(self.folder)
-        for word in ("not installed", "pip install", "covey build tensorflow", "tools/setup"):
-            self.assertIn(word, text)
-
-    def test_build_without_tensorflow_or_compiler(self) -> None:
-        pathlib.Path(self.folder, "tensorflow.py").write_text(NO_TENSORFLOW, encoding="ascii")
-        for arguments, word in (
-            ([], "pip install tensorflow-cpu"),
-            (["--cxx", "/nowhere/c++"], "there is no program /nowhere/c++"),
-        ):
-            done = build(self.folder, self.folder, arguments)
-            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-            self.assertIn(word, done.stderr)
-
-    def test_operations_for_another_version(self) -> None:
-        if operations is None:
-            self.skipTest("no TensorFlow here: tools/setup --with tensorflow")
-        pathlib.Path(self.folder, "libcovey_tensorflow_1.2.3.so").write_text("", encoding="ascii")
-        text = imported(self.folder)
-        for word in ("there is one for 1.2.3", self.folder, "covey build tensorflow"):
-            self.assertIn(word, text)
-
-    def test_operations_that_do_not_load(self) -> None:
-        if operations is None:
-            self.skipTest("no TensorFlow here: tools/setup --with tensorflow")
-        (name,) = os.listdir(operations.folder.name)
-        pathlib.Path(self.folder, name).write_text("no object", encoding="ascii")
-        text = imported(self.folder)
-        for word in (name, "cannot be loaded", "covey build tensorflow"):
-            self.assertIn(word, text)
 
 
 if __name__ == "__main__":

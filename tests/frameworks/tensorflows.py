@@ -1,4 +1,5 @@
-"""What the tests of covey.tensorflow share: its operations, compiled once per test file.
+"""What the tests of covey.tensorflow share: its operations, compiled once for all of them by Bazel
+(tests/operations.bzl). Run by hand a test takes those of the package, which the first import makes.
 
 The ranks import TensorFlow; the test itself, which starts and judges them, does not. Where it is
 not installed the tests are skipped: tools/setup --with tensorflow.
@@ -8,9 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 from typing import Dict, Sequence
 
@@ -19,12 +20,13 @@ from ranks import SEED, SharedPool
 IS_RANK = "TEST_INIT" in os.environ
 ON_TORCH = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
 """The environment of a rank whose Keras runs on torch."""
+HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
+WHY_NOT = "no TensorFlow here: tools/setup --with tensorflow"
+_FOLDER = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"
 _BUILD = "import sys; from covey.cli import main; sys.exit(main(sys.argv[1:]))"
 
-
-def quiet(**extra: str) -> Dict[str, str]:
-    """The environment of a rank: few threads, few words."""
-    return {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTEROP_THREADS": "2", **extra}
+# Of all processes with TensorFlow: few threads, few words.
+os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", TF_NUM_INTEROP_THREADS="2")
 
 
 def build(
@@ -44,31 +46,15 @@ def build(
     )
 
 
-class Operations:
-    """The compiled operations, in a folder of their own."""
-
-    def __init__(self) -> None:
-        """Raises SkipTest without TensorFlow."""
-        if importlib.util.find_spec("tensorflow") is None:
-            raise unittest.SkipTest("no TensorFlow here: tools/setup --with tensorflow")
-        self.folder = tempfile.TemporaryDirectory()
-        self.done = build(self.folder.name)
-        if self.done.returncode != 0:
-            raise AssertionError(self.done.stdout + self.done.stderr)
-
-    def environment(self) -> Dict[str, str]:
-        """What a rank needs to find them."""
-        return quiet(COVEY_PLUGIN_PATH=self.folder.name)
-
-    def close(self) -> None:
-        """Removes them."""
-        self.folder.cleanup()
+def with_operations() -> Dict[str, str]:
+    """The variables by which a rank finds the operations. Raises SkipTest without TensorFlow."""
+    if not HAS_TENSORFLOW:
+        raise unittest.SkipTest(WHY_NOT)
+    return {"COVEY_PLUGIN_PATH": str(_FOLDER)} if _FOLDER.is_dir() else {}
 
 
 def set_up(pool: SharedPool) -> None:
-    """For setUpModule: the ranks of `pool` find the operations; both end with the module."""
+    """For setUpModule: the ranks of `pool` find the operations, and end with the module."""
     print(f"seed {SEED}")
     unittest.addModuleCleanup(pool.close)
-    operations = Operations()
-    unittest.addModuleCleanup(operations.close)
-    pool.env.update(operations.environment())
+    pool.env.update(with_operations())

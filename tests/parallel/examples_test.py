@@ -17,6 +17,7 @@ from harness import LIMIT_S, REPOSITORY, also, environment, preload, run_launche
 preload("torch")
 
 EXAMPLES = REPOSITORY / "examples"
+OPERATIONS = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"  # Of Bazel.
 TRAIN = str(EXAMPLES / "fashion_mnist" / "train.py")
 FEW = ["--epochs", "2", "--max-steps", "5", "--batch-size", "16"]
 
@@ -30,18 +31,16 @@ class MinimalTest(unittest.TestCase):
         "no TensorFlow here: tools/setup --with tensorflow",
     )
     def test_under_tensorflow(self) -> None:
-        from covey.cli import main
-
-        with tempfile.TemporaryDirectory() as folder:
-            self.assertEqual(main(["build", "tensorflow", "--out", folder]), 0)
-            env = {"COVEY_PLUGIN_PATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
-            self.check("tensorflow_minimal.py", env=env)
-            for method in ("eager", *also("local:H=4", "swarm")):
-                with self.subTest("a loop", method=method):
-                    self.check("tensorflow_loop.py", "--method", method, env=env)
-            for method in ("eager", *also("allreduce", "adpsgd")):
-                with self.subTest("fit", method=method):
-                    self.check_keras(method, env)
+        env = {"TF_CPP_MIN_LOG_LEVEL": "3", "COVEY_PRELOAD": "tensorflow"}
+        if OPERATIONS.is_dir():
+            env["COVEY_PLUGIN_PATH"] = str(OPERATIONS)
+        self.check("tensorflow_minimal.py", env=env)
+        for method in ("eager", *also("local:H=4", "swarm")):
+            with self.subTest("a loop", method=method):
+                self.check("tensorflow_loop.py", "--method", method, env=env)
+        for method in ("eager", *also("allreduce", "adpsgd")):
+            with self.subTest("fit", method=method):
+                self.check_keras(method, env)
 
     def check_keras(self, method: str, env: Dict[str, str]) -> None:
         script = [str(EXAMPLES / "keras_fashion_mnist.py"), "--epochs", "1", "--max-steps", "5"]

@@ -20,7 +20,7 @@ from harness import run_launcher
 from mpi_job import BUILD, HAS_MPI, WHY_NOT, MpiJob, run_here
 from operations import EVERY_OPERATION
 
-from covey.cli import build_command
+from covey.cli import build_command, build_part
 from covey.launch.spec import LaunchError
 
 # The ranks are those of mpirun.
@@ -224,7 +224,7 @@ class BuildTest(unittest.TestCase):
     def test_a_package_that_cannot_be_written(self) -> None:
         with tempfile.TemporaryDirectory() as home:
             with mock.patch.dict(os.environ, XDG_DATA_HOME=home), mock.patch.object(
-                build_command, "package_folder", return_value="/proc/nowhere"
+                build_part, "package_folder", return_value="/proc/nowhere"
             ):
                 wanted = os.path.join(home, "covey", "plugins")
                 self.assertEqual(build_command._folder(None), (wanted, False))

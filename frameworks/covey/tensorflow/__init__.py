@@ -15,7 +15,7 @@ A program written for Horovod changes one line::
 
 For a training by a method, as by ``coveyrun --method eager``, ``hvd.DistributedOptimizer`` takes
 the place of the tape. ``fit()``: :mod:`covey.keras`. The operations are compiled for the
-TensorFlow that is installed, by ``covey build tensorflow``.
+TensorFlow that is installed, by ``covey build tensorflow`` or by the first import.
 torch and TensorFlow in one process share one runtime.
 """
 
@@ -29,8 +29,7 @@ try:
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
         "covey.tensorflow needs TensorFlow, which is not installed here: pip install "
-        "tensorflow-cpu, then `covey build tensorflow` (in a clone of the sources: tools/setup "
-        "--with tensorflow)",
+        "tensorflow-cpu (in a clone of the sources: tools/setup --with tensorflow)",
         name=missing.name,
     ) from missing
 
