@@ -114,8 +114,10 @@ _CC_DATA = {
 # What Python tests read at run time, besides what all of their folder do.
 _PY_DATA = {
     "frameworks/keras": [":tensorflow_operations"],
+    "frameworks/mixed": [":tensorflow_operations"],
     "frameworks/tensorflow": [":tensorflow_operations"],
     "parallel/examples": [":tensorflow_operations"],
+    "parallel/keras": [":tensorflow_operations"],
 }
 
 # Texts that C++ tests of a folder read.
