@@ -117,6 +117,7 @@ _PY_DATA = {
     "frameworks/mixed": [":tensorflow_operations"],
     "frameworks/tensorflow": [":tensorflow_operations"],
     "parallel/examples": [":tensorflow_operations"],
+    "parallel/experiments": [":tensorflow_operations"],
     "parallel/keras": [":tensorflow_operations"],
 }
 
