@@ -54,7 +54,7 @@ from covey.errors import Unsupported
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
-from covey.tensorflow import ops, place_ops
+from covey.tensorflow import neighbor_ops, ops, place_ops
 from covey.tensorflow.compression import Compression
 from covey.tensorflow.functions import (
     allgather_object,
@@ -64,6 +64,7 @@ from covey.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
+from covey.tensorflow.neighbor_ops import *  # noqa: F401,F403
 from covey.tensorflow.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.tensorflow.place_ops import *  # noqa: F401,F403
 from covey.tensorflow.tape import DistributedGradientTape
@@ -103,13 +104,11 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
-] + horovod.__all__ + ops.__all__ + place_ops.__all__
+] + horovod.__all__ + ops.__all__ + neighbor_ops.__all__ + place_ops.__all__
 
 _NOT_YET = (
     "BroadcastGlobalVariablesHook",
     "elastic",
-    "neighbor_allreduce",
-    "pair_average",
 )
 
 _LATE = {  # Keras takes seconds to import.
