@@ -72,6 +72,7 @@ from covey.tensorflow.tape import DistributedGradientTape
 __all__ = [
     "Adasum",
     "Average",
+    "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
@@ -106,13 +107,11 @@ __all__ = [
     "stop_timeline",
 ] + horovod.__all__ + ops.__all__ + neighbor_ops.__all__ + place_ops.__all__
 
-_NOT_YET = (
-    "BroadcastGlobalVariablesHook",
-    "elastic",
-)
+_NOT_YET = ("elastic",)
 
-_LATE = {  # Keras takes seconds to import.
-    "DistributedOptimizer": "optimizer",
+_LATE = {  # Keras takes seconds to import, and so do parts of TensorFlow 1.
+    "BroadcastGlobalVariablesHook": "session_hook",
+    "DistributedOptimizer": "distributed_optimizer",
     "PartialDistributedGradientTape": "partial_tape",
     "SyncBatchNormalization": "sync_batch_norm",
     "consensus": "consensus",

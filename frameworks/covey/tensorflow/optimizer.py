@@ -6,6 +6,7 @@ step of the core's trainer, which does the exchanges and asks for updates by the
 
 from __future__ import annotations
 
+import operator
 from typing import Any, List, Optional, Type
 
 import keras
@@ -18,13 +19,14 @@ from covey.method import choose
 from covey.reduce_op import Average, ReduceOp, Sum
 from covey.tensorflow.accumulation import Accumulation
 from covey.tensorflow.compression import Compression, Compressor
-from covey.tensorflow.optimizer_options import check_options, with_compression
+from covey.tensorflow.local_variables import VariableSet, plain, scaled, without_slots_of
+from covey.tensorflow.optimizer_options import (
+    check_options,
+    check_sums,
+    check_updates,
+    with_compression,
+)
 from covey.tensorflow.trainer import Resumption, Trainer
-
-
-def _plain(variable: Any) -> Any:
-    """The tf.Variable of a Keras variable."""
-    return variable.value if isinstance(variable, keras.Variable) else variable
 
 
 @keras.saving.register_keras_serializable("covey")
@@ -41,15 +43,17 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
             its own, after the exchange. For loss scaling give
             ``keras.optimizers.LossScaleOptimizer(optimizer)``, not the other way round.
         name: of the optimizer.
-        device_dense, device_sparse, num_groups, groups, scale_local_gradients, use_locking:
-            accepted for Horovod's sake.
+        device_dense, device_sparse, num_groups, groups, use_locking: accepted for Horovod's sake.
         compression: ``Compression.none``; ``.fp16`` or ``.bf16``: the codec of this name.
         sparse_as_dense: accepted: ``tf.IndexedSlices`` are always made dense.
-        gradient_predivide_factor: 1.
+        gradient_predivide_factor: with Average: divides gradients before all ranks' are summed up,
+            and multiplies after it. Only with a method that sums them up.
         op: Average or Sum, of gradients.
         backward_passes_per_step: so many calls of ``apply()`` add up to one step.
         average_aggregated_gradients: divides the sum of these by their number.
-        process_set: the ranks that train together; this rank must be one of them.
+        process_set: the ranks that train together. Another rank trains by itself.
+        scale_local_gradients: divides the gradients of local variables by the size of
+            ``process_set``: :meth:`register_local_var`.
         method: such as "local:local_steps=8"; None: as COVEY_METHOD says, else "allreduce".
         settings: parameters of the method: ``local_steps=8``, ``codec="int8"``.
 
@@ -87,18 +91,23 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
         method: Optional[str] = None,
         **settings: object,
     ) -> None:
-        del device_dense, device_sparse, sparse_as_dense, scale_local_gradients, use_locking
+        del device_dense, device_sparse, sparse_as_dense, use_locking
         if isinstance(optimizer, str):
             optimizer = keras.optimizers.get(optimizer)
         check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
         if isinstance(optimizer, DistributedOptimizer):
             raise InvalidArgument("this optimizer is a DistributedOptimizer already")
         text = with_compression(choose(method, settings), compression)
+        if gradient_predivide_factor != 1.0:
+            check_sums(text, process_set)
         added = Accumulation(backward_passes_per_step, average_aggregated_gradients)
         super().__init__(learning_rate=0.0, name=name or f"distributed_{optimizer.name}")
         self._covey_method, self._covey_op, self._covey_group = text, op, process_set
         self._covey_is_chosen = method is not None
-        self._covey_sum = added
+        self._covey_sum, self._covey_factor = added, gradient_predivide_factor
+        self._covey_local = VariableSet()
+        self._covey_local_scale = 1 / process_set.size() if scale_local_gradients else 1.0
+        self._covey_own: List[Any] = []  # Of a step: the gradients of local variables.
         self._covey_trainer: Optional[Trainer] = None
         self._covey_resumption: Optional[Resumption] = None
         self.inner_optimizer = optimizer
@@ -186,6 +195,18 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
         trainer = self._covey_trainer
         return int(self.iterations) if trainer is None else trainer.version
 
+    def register_local_var(self, var: Any) -> None:
+        """From now on the variable ``var`` is this rank's own: updates are by its own gradient.
+
+        Raises:
+            InvalidArgument: (a ValueError) a step was done already.
+            Unsupported: (a ValueError) the method does not do an update for each step.
+        """
+        if self._covey_trainer is not None:
+            raise InvalidArgument("register_local_var comes before the first step")
+        check_updates(self._covey_method, self._covey_group)
+        self._covey_local.add(var)
+
     @tf.autograph.experimental.do_not_convert
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         """One step: updates and exchanges what the method says. Every rank calls it equally often,
@@ -216,25 +237,32 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
                 "model.compile(..., jit_compile=False), or tf.function without jit_compile"
             )
         variables = self._variables_of(gradients, trainable_variables)
-        trainer = self._covey_trainer
-        if trainer is None:
-            with tf.init_scope():
-                trainer = self._covey_trainer = self._open(variables)
-        if len(variables) != len(trainer.variables) or any(
-            _plain(one) is not other for one, other in zip(variables, trainer.variables)
-        ):
-            raise InvalidArgument(
-                "apply() has other variables than at its first step: a training keeps its "
-                "variables; make a new DistributedOptimizer on all ranks"
-            )
+        self._check_variables(variables)
         dense = [
             tf.zeros(it.shape, it.dtype) if gradient is None else tf.convert_to_tensor(gradient)
-            for gradient, it in zip(gradients, trainer.variables)
+            for gradient, it in zip(gradients, map(plain, variables))
         ]
         rate = self._rate()
         hypers = [] if rate is None else [tf.cast(tf.convert_to_tensor(rate), tf.float64)]
         numbers = tf.reshape(tf.convert_to_tensor(hypers, tf.float64), [len(hypers)])
-        self._covey_sum.add(dense, lambda sums: trainer.step(sums, numbers))
+        self._covey_sum.add(dense, lambda sums: self._step(variables, sums, numbers))
+
+    def _step(self, variables: List[Any], sums: List[Any], hypers: Any) -> None:
+        """A step with dense gradients of all variables."""
+        trainer = self._covey_trainer
+        if trainer is None:  # Not in the process set.
+            self.inner_optimizer.apply(sums, variables)
+            return
+        are_own = [it in self._covey_local for it in variables]
+        scale = self._covey_local_scale
+        self._covey_own = [scaled(it, scale) for it, is_own in zip(sums, are_own) if is_own]
+        ahead = 1 / self._covey_factor
+        try:
+            trainer.step(
+                [scaled(it, ahead) for it, is_own in zip(sums, are_own) if not is_own], hypers
+            )
+        finally:
+            self._covey_own = []  # A graph's tensors are of no use outside of it.
 
     def finish(self, strict: bool = False) -> None:
         """Makes the models of all ranks equal: their mean, if they may differ, with the work of
@@ -268,13 +296,31 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
                 self.build(listed)
         return listed
 
+    def _check_variables(self, variables: List[Any]) -> None:
+        """Opens the trainer at the first step; later steps have the same variables."""
+        shared = [it for it in variables if it not in self._covey_local]
+        trainer, is_same = self._covey_trainer, len(variables) == len(self._trainable_variables)
+        if trainer is None and is_same and self._covey_group.rank() is not None:
+            with tf.init_scope():
+                trainer = self._covey_trainer = self._open(shared)
+        if trainer is not None:
+            is_same = is_same and len(shared) == len(trainer.variables)
+            is_same = is_same and all(map(operator.is_, map(plain, shared), trainer.variables))
+        if not is_same:
+            raise InvalidArgument(
+                "apply() has other variables than at its first step: a training keeps its "
+                "variables; make a new DistributedOptimizer on all ranks"
+            )
+
     def _open(self, variables: List[Any]) -> Trainer:
         rate = self._rate()
         kept = [it for it in self.inner_optimizer.variables if it is not rate]
+        everything = self._trainable_variables
+        local = [it for it in everything if it in self._covey_local]
         return Trainer(
-            [_plain(variable) for variable in variables],
+            [plain(variable) for variable in variables],
             self._update,
-            [_plain(variable) for variable in kept],
+            [plain(variable) for variable in without_slots_of(local, everything, kept)],
             method=self._covey_method,
             op=self._covey_op,
             group=self._covey_group,
@@ -292,6 +338,7 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
     def _update(self, gradients: List[Any], hypers: Any) -> None:
         """An update by the inner optimizer, with the learning rate of these gradients."""
         rate, variables = self._rate(), self._trainable_variables
+        gradients = self._with_own([scaled(it, self._covey_factor) for it in gradients])
         if rate is None:
             self.inner_optimizer.apply(gradients, variables)
             return
@@ -301,3 +348,15 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
             self.inner_optimizer.apply(gradients, variables)
         finally:
             rate.assign(own)
+
+    def _with_own(self, gradients: List[Any]) -> List[Any]:
+        """Those of all variables in their order: of the local ones this step's, else zeros."""
+        shared, own = iter(gradients), iter(self._covey_own)
+        result = []
+        for variable in self._trainable_variables:
+            if variable not in self._covey_local:
+                result.append(next(shared))
+                continue
+            zeros = tf.zeros(variable.shape, variable.dtype)
+            result.append(tf.identity(next(own, zeros)))  # In the graph of the others.
+        return result

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, Optional, Type
 
 import keras
+import tensorflow as tf
 
 from covey.errors import InvalidArgument
 from covey.reduce_op import Average
-from covey.tensorflow import ops
+from covey.tensorflow import functions, ops
 from covey.tensorflow.compression import Compression, Compressor
 from covey.tensorflow.optimizer import DistributedOptimizer
 
@@ -36,6 +37,21 @@ def allgather(value: Any, name: Optional[str] = None) -> Any:
 def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
     """The tensor of rank ``root_rank``."""
     return ops.broadcast(value, root_rank, name)
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    """As :func:`covey.tensorflow.broadcast_global_variables`: for graphs of TensorFlow 1.
+
+    Raises:
+        RuntimeError: called eagerly, as Keras 3 runs: there is no collection of all variables.
+    """
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "broadcast_global_variables needs a graph of TensorFlow 1, and Keras 3 makes none: use "
+            "callbacks.BroadcastGlobalVariablesCallback(root_rank) in fit(), or "
+            "broadcast_variables(model.variables, root_rank)"
+        )
+    return functions.broadcast_global_variables(root_rank)
 
 
 def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> Any:
