@@ -1,6 +1,6 @@
-"""Goal: variables that are a rank's own are updated by its own gradients and never exchanged, factors
-before and after a sum cancel out, groups of gradients travel together, optimizers and hooks of
-TensorFlow 1 work, and Keras has all of the names.
+"""Goal: variables that are a rank's own are updated by its own gradients and never exchanged,
+factors before and after a sum cancel out, groups of gradients travel together, optimizers and hooks
+of TensorFlow 1 work, and Keras has all of the names.
 Method: real processes; updates are compared with those of all ranks' gradients, computed
 locally."""
 

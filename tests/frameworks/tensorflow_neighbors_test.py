@@ -1,7 +1,6 @@
-"""Goal: neighbor_allreduce and pair_average of covey.tensorflow are the weighted means that weights,
-topologies and peers say, eagerly and in a tf.function that is traced once for all of them.
-Method: real processes; the matrix times all ranks' numbers, computed locally; and NumPy's results of
-the same calls."""
+"""Goal: neighbor_allreduce and pair_average of covey.tensorflow are the weighted means that
+weights, topologies and peers say, eagerly and in a tf.function that is traced once for all of them.
+Method: real processes; numbers computed locally, and NumPy's results of the same calls."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from covey.tensorflow.local_variables import VariableSet, scaled
 
 
 class GraphOptimizer(tf.compat.v1.train.Optimizer):
-    """Wraps a ``tf.compat.v1.train.Optimizer``: ``compute_gradients()`` gives gradients reduced over
-    the ranks, so ``minimize()`` and ``apply_gradients()`` train all ranks by an allreduce.
+    """Wraps a ``tf.compat.v1.train.Optimizer``: ``compute_gradients()`` gives gradients reduced
+    over the ranks, so ``minimize()`` and ``apply_gradients()`` train all ranks by an allreduce.
 
     Slots and variables are the wrapped one's. On a rank that is not in ``process_set`` gradients
     stay its own.

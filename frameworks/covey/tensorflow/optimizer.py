@@ -316,11 +316,11 @@ class DistributedOptimizer(keras.optimizers.Optimizer):
         rate = self._rate()
         kept = [it for it in self.inner_optimizer.variables if it is not rate]
         everything = self._trainable_variables
-        local = [it for it in everything if it in self._covey_local]
+        apart = [it for it in everything if it in self._covey_local]
         return Trainer(
             [plain(variable) for variable in variables],
             self._update,
-            [plain(variable) for variable in without_slots_of(local, everything, kept)],
+            [plain(variable) for variable in without_slots_of(apart, everything, kept)],
             method=self._covey_method,
             op=self._covey_op,
             group=self._covey_group,

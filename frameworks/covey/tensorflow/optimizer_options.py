@@ -28,7 +28,8 @@ def check_options(optimizer: Any, op: int, factor: float, num_groups: Any, group
         )
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         is_class = isinstance(optimizer, type)
-        what = f"the class {optimizer.__name__}" if is_class else f"a {type(optimizer).__name__}"
+        kind = optimizer if is_class else type(optimizer)
+        what = f"{'the class' if is_class else 'a'} {kind.__module__}.{kind.__name__}"
         raise InvalidArgument(
             "optimizer must be one of Keras 3, such as keras.optimizers.SGD(0.1), or its name, "
             f"not {what}"
