@@ -82,6 +82,10 @@ std::string TermsOf(const covey_trainer_config& config, const MethodChoice& meth
          TextOf({config.num_spans, config.dtypes, config.counts});
 }
 
+TrainerSteps::Moment MomentOf(Session* session) {
+  return {.now = MonotonicNow(), .processor = ProcessorTime(), .waited = WaitedTime(session)};
+}
+
 Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* config,
             covey_trainer* number) {
   if (config == nullptr || number == nullptr || config->struct_size != sizeof(*config))
@@ -126,6 +130,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .vacates = config->vacates != 0,
           .kernels = &BestKernels(),
           .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); },
+          .moment = [session = use.get()] { return MomentOf(session); },
           .order = [session = use.get()](Operation* it) { return OrderAfterStreams(session, it); }},
       std::move(layout), std::move(memory), std::move(window), &use->queue(), &use->engine());
   std::vector<uint64_t> offsets;
@@ -326,7 +331,23 @@ size_t covey_trainer_stats(covey_runtime* runtime, covey_trainer trainer, char* 
   TrainerDriver* found = covey::FindTrainer(use, trainer);
   if (found == nullptr) return covey::Fill("{}", json, capacity);
   covey::TrainerCounts counts(static_cast<size_t>(found->group().size()));
-  return covey::Fill(found->GetCounts(&counts).ok() ? counts.Json() : "{}", json, capacity);
+  std::string steps;
+  const bool is_known = found->GetCounts(&counts, &steps).ok();
+  return covey::Fill(is_known ? counts.Json(steps) : "{}", json, capacity);
+}
+
+int64_t covey_trainer_arrivals(covey_runtime* runtime, covey_trainer trainer,
+                               covey_arrival* arrivals, int64_t capacity) {
+  const Use use(OrDefault(runtime));
+  TrainerDriver* found = covey::FindTrainer(use, trainer);
+  std::vector<covey::TrainerSteps::Arrival> taken;
+  if (found == nullptr || arrivals == nullptr || capacity < 1) return 0;
+  if (!found->TakeArrivals(static_cast<size_t>(capacity), &taken).ok()) return 0;
+  for (size_t i = 0; i < taken.size(); ++i)
+    arrivals[i] = {.exchange = taken[i].exchange.number,
+                   .at_ns = taken[i].at,
+                   .needed = taken[i].exchange.needed};
+  return static_cast<int64_t>(taken.size());
 }
 
 void covey_trainer_close(covey_runtime* runtime, covey_trainer trainer) {

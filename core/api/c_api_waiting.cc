@@ -6,6 +6,14 @@
 #include "core/engine/engine.h"
 #include "core/engine/tensor_queue.h"
 
+namespace covey {
+
+Time WaitedTime(Session* session) {
+  return session->engine().waited_ns() + static_cast<Time>(session->RoundCounters().waited_ns);
+}
+
+}  // namespace covey
+
 using covey::OrDefault;
 using covey::Use;
 
@@ -25,7 +33,7 @@ int covey_awaited(covey_runtime* runtime, covey_handle handle, int32_t* ranks, i
 int64_t covey_blocked_ns(covey_runtime* runtime) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return 0;
-  return use->engine().waited_ns() + static_cast<int64_t>(use->RoundCounters().waited_ns);
+  return covey::WaitedTime(use.get());
 }
 
 }  // extern "C"

@@ -298,20 +298,35 @@ COVEY_API void covey_trainer_hide(covey_runtime* runtime, covey_trainer trainer)
 COVEY_API const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, int32_t i,
                                           void** address, int64_t* bytes);
 
-/* Counters of this rank, as JSON. `versions` that it has applied: 0 by a method without versions.
- * `published`: its contributions. `fresh`, by member: the versions that contain its contribution of
- * the same step. `overdue`, by member: how often max_wait was over without it. `staleness`: the
- * contributions that counted 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, and more steps late. In pairs
- * `begun`: averages with a partner, and `met`: steps before which others had averaged with this
- * rank. `snapshots` of others that it has gone on from. In the rounds that the next step belongs
- * to: `made`, the last version that any rank has made; `missing`, by member, for how many versions
- * it had been overdue in the last one applied; `copied`, 1: a version is copied before it is
- * applied.
+/* Counters of this rank, as JSON. `steps` that have ended; when the `first` and the `last` one of
+ * them did: nanoseconds of the clock that all processes of the host share, of this process's
+ * processor time, and of covey_blocked_ns; [] before. `versions` that it has applied: 0 by a method
+ * without versions. `published`: its contributions. `fresh`, by member: the versions that contain
+ * its contribution of the same step. `overdue`, by member: how often max_wait was over without it.
+ * `staleness`: the contributions that counted 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, and more steps
+ * late. In pairs `begun`: averages with a partner, and `met`: steps before which others had
+ * averaged with this rank. `snapshots` of others that it has gone on from. In the rounds that the
+ * next step belongs to: `made`, the last version that any rank has made; `missing`, by member, for
+ * how many versions it had been overdue in the last one applied; `copied`, 1: a version is copied
+ * before it is applied.
  * `memory_bytes` that it holds in this rank: gradients and model for the `exchange`,
  * contributions and results of `rounds`, models of `pairs`, the method's `arrays`, a `codec`'s.
  * "{}" for an unknown trainer, and during another call. The buffer rule of covey_stats. */
 COVEY_API size_t covey_trainer_stats(covey_runtime* runtime, covey_trainer trainer, char* json,
                                      size_t capacity);
+
+/* This rank has come to an exchange, and had something for it: what the table at the end of a job
+ * finds late ranks by. */
+typedef struct covey_arrival {
+  int64_t exchange; /* equal on all members, another one for each; of this trainer */
+  int64_t at_ns;    /* of the clock that all processes of the host share */
+  int32_t needed;   /* it begins once so many members have come */
+} covey_arrival;
+
+/* Takes up to `capacity` of them, the oldest first, and returns how many; the latest 16384 are
+ * kept. Not of exchanges in pairs. 0 for an unknown trainer, and during another call. */
+COVEY_API int64_t covey_trainer_arrivals(covey_runtime* runtime, covey_trainer trainer,
+                                         covey_arrival* arrivals, int64_t capacity);
 
 /* Its memory is gone then. Not within a step. An unknown trainer: does nothing. */
 COVEY_API void covey_trainer_close(covey_runtime* runtime, covey_trainer trainer);

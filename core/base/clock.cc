@@ -17,4 +17,6 @@ Time MonotonicNow() { return Read(CLOCK_MONOTONIC); }
 
 Time WallClockNow() { return Read(CLOCK_REALTIME); }
 
+Time ProcessorTime() { return Read(CLOCK_PROCESS_CPUTIME_ID); }
+
 }  // namespace covey

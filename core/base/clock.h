@@ -13,6 +13,9 @@ Time MonotonicNow();
 // Time since 1970, for output of the process (traces). Never for deciding anything: it may jump.
 Time WallClockNow();
 
+// The processor time that this process has used. Slower than the others: a call of the kernel.
+Time ProcessorTime();
+
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -53,8 +53,8 @@ TrainerCounts& TrainerCounts::operator+=(const TrainerCounts& more) {
   return *this;
 }
 
-std::string TrainerCounts::Json() const {
-  std::string json = "{\"versions\":" + std::to_string(versions);
+std::string TrainerCounts::Json(const std::string& steps) const {
+  std::string json = "{" + steps + ",\"versions\":" + std::to_string(versions);
   Append("fresh", fresh, &json);
   Append("overdue", overdue, &json);
   Append("missing", missing, &json);

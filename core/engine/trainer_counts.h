@@ -21,8 +21,8 @@ struct TrainerCounts {
   // This rank has applied `version`. `contributions`: those in it, by member.
   void AddVersion(uint64_t version, const std::vector<Contribution>& contributions);
   TrainerCounts& operator+=(const TrainerCounts& more);
-  // In the format of covey_trainer_stats.
-  std::string Json() const;
+  // In the format of covey_trainer_stats; `steps`: members of TrainerSteps::Json.
+  std::string Json(const std::string& steps) const;
 
   uint64_t versions = 0;
   // Bytes of this rank that the trainer holds: where gradients and model are exchanged from; the

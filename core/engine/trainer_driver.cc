@@ -21,11 +21,32 @@ bool IsChange(Stage stage) {
          stage == Stage::kLoadState;
 }
 
+// Whether the adapter hands over what is exchanged.
+bool IsCollected(Stage stage) {
+  return stage == Stage::kCollectGradients || stage == Stage::kCollectModel;
+}
+
 // Whether the model is exchanged where it lies.
 bool IsOnModel(Stage stage) { return stage == Stage::kAverage || stage == Stage::kMix; }
 
 bool IsDue(const Trainer::Ready& ready, Stage action) {
   return ready.action.has_value() && ready.action->stage == action;
+}
+
+// The exchange in which members meet in a step by the plan of version `planned`; `rounds`: those of
+// that plan, if they go on after it.
+TrainerSteps::Exchange MeetingOf(const TrainerDriver::Options& options, int64_t planned,
+                                 const TrainerRounds* rounds) {
+  const MethodView view{.size = options.group->size(), .rank = options.group->my_index};
+  const MethodChoice& here = options.method.At(planned);
+  const MethodPlan plan = here.method->plan(here.settings, view, 0);
+  if (plan.admission == Admission::kPairs) return {};
+  if (plan.admission != Admission::kRounds) return {.number = planned, .needed = view.size};
+  if (rounds == nullptr) return {};
+  // Apart from those of other parts.
+  const int64_t number = ((planned + 1) << 32) + static_cast<int64_t>(rounds->published());
+  const bool is_of_all = rounds->waited_for_all();
+  return {.number = number, .needed = is_of_all ? view.size : plan.rounds.admit.Needed(view.size)};
 }
 
 // An adapter that was interrupted has not been given the action that is due; `given`: the last one
@@ -73,9 +94,11 @@ Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> h
   RETURN_IF_ERROR(TryLock(&lock));
   if (IsUngiven(ready_, given_) && trainer_.position().in_step)
     ready_ = trainer_.OnAck(ready_.action->number, false, clock_.Now());
-  const bool is_new = trainer_.position().takes_gradients;
+  const Trainer::Position before = trainer_.position();
   RETURN_IF_ERROR(Take(trainer_.OnStep(unfit, clock_.Now())));
-  if (is_new) hypers_.assign(hypers.begin(), hypers.end());
+  if (before.takes_gradients) hypers_.assign(hypers.begin(), hypers.end());
+  if (!before.in_step) planned_ = before.planned;
+  steps_.Begin();
   return Status::Ok();
 }
 
@@ -115,6 +138,11 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
       is_idle_ = trainer_.IsIdle();
       if (window_ != nullptr)
         window_->Tell(trainer_.version(), trainer_.part() == Trainer::kNoPart);
+      if (steps_.is_open() && !trainer_.position().in_step) {
+        const bool goes_on = trainer_.part() == planned_;
+        steps_.End(options_.moment(),
+                   MeetingOf(options_, planned_, goes_on ? RoundsOf(planned_) : nullptr));
+      }
       return *std::exchange(ready_.end, std::nullopt);
     }
     if (ready_.action.has_value()) {
@@ -127,6 +155,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
         ClipNorm(layout_, action.clip_norm, *options_.kernels, Gradients());
       const TrainerRounds* rounds = RoundsOf(action.part);
       due->action = action;
+      if (IsCollected(action.stage)) steps_.Come(clock_.Now());
       given_ = action.number;
       due->hypers = rounds == nullptr || IsOwn(*rounds) ? hypers_ : rounds->hypers();
       if (action.stage == Stage::kUnpack) due->image = rounds->image();

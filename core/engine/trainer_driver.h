@@ -21,6 +21,7 @@
 #include "core/base/kernels.h"
 #include "core/base/tensor.h"
 #include "core/engine/trainer_operations.h"
+#include "core/engine/trainer_steps.h"
 #include "core/train/layout.h"
 #include "core/train/trainer.h"
 
@@ -51,6 +52,8 @@ class TrainerDriver {
     const Kernels* kernels = nullptr;
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;
+    // The clocks of this process.
+    std::function<TrainerSteps::Moment()> moment;
     // Orders an operation after the present work of its tensors' streams.
     std::function<Status(Operation*)> order;
   };
@@ -143,8 +146,10 @@ class TrainerDriver {
     std::span<std::byte> bytes;
   };
   Status GetState(std::vector<StateArray>* arrays);
-  // The sums over all parts of the training.
-  Status GetCounts(TrainerCounts* counts);
+  // The sums over all parts of the training, and its steps in time.
+  Status GetCounts(TrainerCounts* counts, std::string* steps);
+  // As TrainerSteps::TakeArrivals.
+  Status TakeArrivals(size_t most, std::vector<TrainerSteps::Arrival>* arrivals);
 
   // For core/base/handle_table.h. Waits end with the engine.
   void Interrupt() {}
@@ -178,10 +183,12 @@ class TrainerDriver {
   uint64_t given_ = 0;                         // the action that the adapter was given last
   std::optional<Trainer::Exchange> exchange_;  // of rounds or pairs, under way
   std::vector<double> hypers_;                 // of the step
-  bool is_clipped_ = false;                    // the gradients of the action under way
-  bool is_placed_ = false;                     // the model, in the action under way
-  bool has_mean_ = false;                      // of pairs that have met, not loaded yet
-  bool is_idle_ = true;                        // the trainer, before the call under way
+  TrainerSteps steps_;
+  int64_t planned_ = 0;      // the version whose plan the step goes by
+  bool is_clipped_ = false;  // the gradients of the action under way
+  bool is_placed_ = false;   // the model, in the action under way
+  bool has_mean_ = false;    // of pairs that have met, not loaded yet
+  bool is_idle_ = true;      // the trainer, before the call under way
 };
 
 }  // namespace covey

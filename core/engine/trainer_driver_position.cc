@@ -21,9 +21,17 @@ Status TrainerDriver::GetPosition(Trainer::Position* position) {
   return Status::Ok();
 }
 
-Status TrainerDriver::GetCounts(TrainerCounts* counts) {
+Status TrainerDriver::TakeArrivals(size_t most, std::vector<TrainerSteps::Arrival>* arrivals) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
+  *arrivals = steps_.TakeArrivals(most);
+  return Status::Ok();
+}
+
+Status TrainerDriver::GetCounts(TrainerCounts* counts, std::string* steps) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  *steps = steps_.Json();
   const size_t places = (gradients() != nullptr ? 1 : 0) + (model() != nullptr ? 1 : 0);
   counts->memory.exchange = places * layout_.length_bytes();
   counts->memory.codec = operations_.CodecBytes();

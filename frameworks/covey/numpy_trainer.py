@@ -6,6 +6,7 @@ memory, and updates of the model. It knows no method. Another adapter differs in
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -15,10 +16,10 @@ from covey import _native
 from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose, parsed
-from covey.method_summary import announce
 from covey.names import next_prefix
 from covey.numpy import FRAMEWORK, accept_all, broadcast_
 from covey.reduce_op import Average, ReduceOp, core_code
+from covey.trained_steps import TrainedSteps
 
 # covey_verb of core/api/covey_trainer.h.
 _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK, _LIST = range(1, 9)
@@ -38,7 +39,7 @@ def _copy(targets: Arrays, sources: Arrays) -> None:
         numpy.copyto(target, source)
 
 
-class Trainer:
+class Trainer(contextlib.AbstractContextManager["Trainer"]):
     """The parameters of a model, trained by all ranks of a group.
 
     All members make one, with parameters of the same shapes and dtypes in the same order. They
@@ -108,7 +109,8 @@ class Trainer:
         sizes = tuple(array.size for array in self.parameters)
         what = (kinds, sizes, self._num_hypers, len(self._state) - len(sizes))
         self._trainer = _native.trainer_open(self._group.id, name, *how, *what)
-        announce(self._method, self._group, sum(array.nbytes for array in self.parameters))
+        length = sum(array.nbytes for array in self.parameters)
+        self._steps = TrainedSteps(self._trainer, self._method, self._group, length, self)
 
     def _memory(self, of_model: bool) -> List[Any]:
         """Where the model lies, or the gradients of this action."""
@@ -141,17 +143,16 @@ class Trainer:
             Exhausted: this rank has fallen behind, and no rank can give it a snapshot.
         """
         if len(gradients) != len(self.parameters) or len(hypers) != self._num_hypers:
-            what = f"{len(gradients)} gradients of {len(self.parameters)} parameters"
-            more = f"{len(hypers)} of {self._num_hypers} hyper-parameters"
-            raise InvalidArgument(f"{what}, and {more}")
+            trained = f"{len(self.parameters)} parameters, {self._num_hypers} hypers"
+            raise InvalidArgument(f"{len(gradients)} gradients, {len(hypers)} hypers of {trained}")
         for number, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
-            given, wanted = numpy.shape(gradient), parameter.shape
-            if given != wanted:
+            if (given := numpy.shape(gradient)) != (wanted := parameter.shape):
                 what = f"gradient {number} has the shape {given}, and its parameter {wanted}"
                 raise InvalidArgument(what)
         self._given = gradients
-        _native.trainer_submit(self._trainer, unfit or None, tuple(map(float, hypers)))
-        self._run()
+        with self._steps.step():
+            _native.trainer_submit(self._trainer, unfit or None, tuple(map(float, hypers)))
+            self._run()
 
     def finish(self, strict: bool = False) -> None:
         """Makes the parameters of all ranks equal: their mean, if they may differ; by a method that
@@ -164,6 +165,7 @@ class Trainer:
         """
         _native.trainer_finish(self._trainer, strict)
         self._run()
+        self._steps.finished()
 
     def settle(self) -> None:
         """Before ``state_dict()``, by every member: nothing that this rank has learnt is with
@@ -241,10 +243,8 @@ class Trainer:
         """Gives the trainer's memory back; the parameters stay. Also at the end of ``with``."""
         trainer, self._trainer = self._trainer, 0
         if trainer:
+            self._steps.close()
             _native.trainer_close(trainer)
-
-    def __enter__(self) -> "Trainer":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

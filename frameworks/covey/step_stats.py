@@ -53,7 +53,7 @@ class StepStats:
         self._work_s = 0.0
         self._is_unfinished = False  # This rank's steps are with others only after finish().
         self.refresh: Callable[[], None] = lambda: None  # Brings the counts up to now.
-        self._injector = self._make_injector()
+        self.injector = self._make_injector()
         _all_stats.append(self)
         del _all_stats[:-_MOST]
 
@@ -69,12 +69,12 @@ class StepStats:
     @property
     def injected_s(self) -> float:
         """Seconds slept because of ``--inject``."""
-        return 0.0 if self._injector is None else self._injector.injected_s
+        return 0.0 if self.injector is None else self.injector.injected_s
 
     def begin_step(self) -> None:
         """``step()`` begins."""
-        if self._injector is not None:
-            self._work_s = self._injector.work_s()
+        if self.injector is not None:
+            self._work_s = self.injector.work_s()
 
     def arrived(self, step: int, needed: int, at: Optional[float] = None) -> None:
         """This rank has come to exchange ``step``, which happens once ``needed`` have; just now, or
@@ -84,17 +84,29 @@ class StepStats:
     def end_step(self) -> None:
         """``step()`` ends. The counts begin with the end of the first one."""
         self.steps += 1
-        if self._injector is not None:
-            self._injector.end_step(self.steps - 1, self._work_s)
+        self.sleep(self.steps - 1)
         if self._began is None:
             self._begin()
         self._last = _now()
 
+    def sleep(self, step: int) -> None:
+        """What ``--inject`` says for the end of this step, counted from 0."""
+        if self.injector is not None:
+            self.injector.end_step(step, self._work_s)
+
+    def timed(self, counts: Mapping[str, Any], arrivals: Sequence[Tuple[int, int, int]]) -> None:
+        """Steps that the core has timed: all of ``covey_trainer_stats``, and what
+        ``covey_trainer_arrivals`` has had since the last call."""
+        self.steps = counts["steps"]
+        if self.steps > 0:
+            self._began, self._last = _moment(*counts["first"]), _moment(*counts["last"])
+        self._arrivals.extend((key, at / 1e9, needed) for key, at, needed in arrivals)
+
     def _begin(self) -> None:
         """The first step is over: it has made buckets, and more."""
         self._began = _now()
-        if self._injector is not None:
-            self._injector.injected_s = 0.0
+        if self.injector is not None:
+            self.injector.injected_s = 0.0
 
     def version(self, version: int, steps: Sequence[Tuple[int, int]]) -> None:
         """A version of rounds: first and last step of each rank that are in it; (0, 0): none."""
@@ -177,6 +189,10 @@ def _bin(age: int) -> int:
     return next((i for i, end in enumerate(_STALE_ENDS) if age <= end), len(_STALE_ENDS))
 
 
+def _moment(clock: int, processor: int, blocked: int) -> Tuple[float, float, int]:
+    return clock / 1e9, processor / 1e9, blocked
+
+
 def _now() -> Tuple[float, float, int]:
     """The clock, this process's processor time, and how long it has waited (ns)."""
     return time.monotonic(), time.process_time(), _native.blocked_ns()
@@ -184,7 +200,9 @@ def _now() -> Tuple[float, float, int]:
 
 def main_stats() -> Optional[StepStats]:
     """That of the optimizer with the most steps since ``init()``, the newest of equals, if any."""
-    here = (one for one in reversed(_all_stats) if one.init_epoch == state.init_epoch)
+    here = [one for one in reversed(_all_stats) if one.init_epoch == state.init_epoch]
+    for one in here:
+        one.refresh()
     mine = [one for one in here if one.steps > 0]
     return max(mine, key=lambda one: one.steps) if mine else None
 

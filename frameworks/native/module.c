@@ -298,6 +298,8 @@ static PyMethodDef methods[] = {
     {"trainer_restore", TrainerRestore, METH_VARARGS, "trainer_restore(trainer, position)"},
     {"trainer_state", TrainerState, METH_VARARGS,
      "trainer_state(trainer) -> [(name, address, bytes)] of what the method replicates"},
+    {"trainer_arrivals", TrainerArrivals, METH_VARARGS,
+     "trainer_arrivals(trainer) -> [(exchange, at_ns, needed)] since the last call"},
     {"trainer_stats", TrainerStats, METH_VARARGS,
      "trainer_stats(trainer) -> JSON text of what its versions had in them"},
     {"trainer_close", TrainerClose, METH_VARARGS, "trainer_close(trainer): its memory is gone"},

@@ -188,6 +188,7 @@ PyObject* TrainerPosition(PyObject* module, PyObject* args);
 PyObject* TrainerRestore(PyObject* module, PyObject* args);
 PyObject* TrainerState(PyObject* module, PyObject* args);
 PyObject* TrainerStats(PyObject* module, PyObject* args);
+PyObject* TrainerArrivals(PyObject* module, PyObject* args);
 PyObject* TrainerClose(PyObject* module, PyObject* args);
 
 extern const char kSubmitDoc[];

@@ -109,3 +109,19 @@ PyObject* TrainerState(PyObject* module, PyObject* args) {
   }
   return arrays;
 }
+
+PyObject* TrainerArrivals(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  if (!PyArg_ParseTuple(args, "K:trainer_arrivals", &trainer)) return NULL;
+  covey_arrival taken[256];
+  const int64_t most = sizeof(taken) / sizeof(taken[0]);
+  PyObject* arrivals = PyList_New(0);
+  for (int64_t count = most; arrivals != NULL && count == most;) {
+    count = covey_trainer_arrivals(NULL, trainer, taken, most);
+    for (int64_t i = 0; i < count; ++i)
+      AppendTo(&arrivals, Py_BuildValue("(LLi)", (long long)taken[i].exchange,
+                                        (long long)taken[i].at_ns, (int)taken[i].needed));
+  }
+  return arrivals;
+}

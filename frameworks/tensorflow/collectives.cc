@@ -5,16 +5,18 @@
 // core/api/covey.h alone. libcovey.so is the one that the extension covey._native has loaded: it is
 // needed by its soname and without a path, so there is one runtime in a process, also beside torch.
 //
-// Threads: ComputeAsync runs on a thread of TensorFlow, submits and returns; no thread waits.
-// OnEnd runs on a thread of Covey, or on one of another framework that is inside covey_wait.
+// Threads: ComputeAsync runs on a thread of TensorFlow, submits and returns. Where no other request
+// is in flight it waits first, for as long as a hand-over to another thread takes (kHandOverNs).
+// OnEnd runs on that thread, on one of Covey, or on one of another framework inside covey_wait.
 //
 // Invariants:
 //  1. A tensor's memory outlives its request: the context holds inputs and outputs until `done`.
-//  2. `done` is called exactly once, never on a thread of Covey: see OnEnd.
+//  2. `done` is called exactly once, never on a thread of Covey: see OnEnd and Flight::stage.
 //  3. Every operation takes the handle of its stream. TensorFlow keeps operations on one resource
 //     in the order of the program, and leaves those on different ones alone: occurrences of a name
 //     follow each other, everything else may be in flight at once, in any order.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -41,6 +43,7 @@ class Stream : public tf::ResourceBase {
 // ---- Between the two ---------------------------------------------------------------------------
 
 using covey_tensorflow::DtypeOf;
+using covey_tensorflow::kHandOverNs;
 using covey_tensorflow::StatusOf;
 
 // Tensors as the core sees them; `shapes` must stay where it is.
@@ -101,12 +104,20 @@ tf::TensorShape PartOf(const tf::TensorShape& whole, const std::vector<int32_t>&
   return part;
 }
 
+// Requests of this process from submit to done.
+std::atomic<int> in_flight{0};
+
+// ComputeAsync and OnEnd leave their marks on a request, in either order. The second one finds that
+// of the first, and sees to End: ComputeAsync calls it, OnEnd hands it to TensorFlow.
+enum class Stage { kSubmitted, kLeft, kEnded };
+
 // From submit to done. `gathered` is memory of the core, of a gathered result that has ended well;
 // `rows` how many of it came from each rank.
 struct Flight {
   tf::OpKernelContext* context;
   tf::AsyncOpKernel::DoneCallback done;
   covey_kind kind;
+  std::atomic<Stage> stage{Stage::kSubmitted};
   absl::Status status;
   void* gathered = nullptr;
   tf::TensorShape gathered_shape;
@@ -139,6 +150,7 @@ absl::Status CopyGathered(const Flight& flight) {
 // On a thread of TensorFlow's.
 void End(Flight* ended) {
   const std::unique_ptr<Flight> flight(ended);
+  in_flight.fetch_sub(1, std::memory_order_relaxed);
   if (flight->gathered != nullptr) flight->status = CopyGathered(*flight);
   covey_free(flight->gathered);
   flight->context->SetStatus(flight->status);
@@ -155,6 +167,7 @@ void OnEnd(void* context, covey_handle handle, const covey_error* error) {
   flight->status = StatusOf(error->code, *error);
   if (flight->status.ok() && IsGathered(flight->kind)) TakeGathered(flight, handle);
   covey_release(nullptr, handle);
+  if (flight->stage.exchange(Stage::kEnded) == Stage::kSubmitted) return;
   const auto* workers = flight->context->device()->tensorflow_cpu_worker_threads();
   workers->workers->Schedule([flight] { End(flight); });
 }
@@ -212,8 +225,16 @@ class Collective : public tf::AsyncOpKernel {
       OP_REQUIRES_OK_ASYNC(context, Describe(*context, &neighbors), done);
       request.neighbors = &neighbors;
     }
-    OP_REQUIRES_OK_ASYNC(context, Submit(request), done);
-    static_cast<void>(flight.release());  // OnEnd has it, and may have ended it already.
+    const bool is_alone = in_flight.fetch_add(1, std::memory_order_relaxed) == 0;
+    request.waits = is_alone ? 1 : 0;
+    covey_handle handle = 0;
+    const absl::Status submitted = Submit(request, &handle);
+    if (!submitted.ok()) in_flight.fetch_sub(1, std::memory_order_relaxed);
+    OP_REQUIRES_OK_ASYNC(context, submitted, done);
+    Flight* under_way = flight.release();
+    covey_error error = COVEY_INIT(covey_error);
+    if (is_alone) covey_wait(nullptr, handle, kHandOverNs, &error);  // `stage` says how it went.
+    if (under_way->stage.exchange(Stage::kLeft) == Stage::kEnded) End(under_way);
   }
 
  private:
@@ -243,14 +264,13 @@ class Collective : public tf::AsyncOpKernel {
     return absl::OkStatus();
   }
 
-  absl::Status Submit(covey_request request) const {
+  absl::Status Submit(covey_request request, covey_handle* handle) const {
     covey_error error = COVEY_INIT(covey_error);
     covey_code code = COVEY_OK;
     if (!ranks_.empty())
       code = covey_group_of(nullptr, ranks_.data(), static_cast<int32_t>(ranks_.size()),
                             &request.group, &error);
-    covey_handle handle = 0;
-    if (code == COVEY_OK) code = covey_submit(nullptr, &request, &handle, &error);
+    if (code == COVEY_OK) code = covey_submit(nullptr, &request, handle, &error);
     return StatusOf(code, error);
   }
 

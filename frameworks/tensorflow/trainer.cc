@@ -6,8 +6,8 @@
 // trainer_declarations.cc declares them. Compiled as collectives.cc is. The trainer itself is
 // opened and closed through covey._native.
 //
-// Threads: all run on threads of TensorFlow. CoveyTrainerNext in a graph waits on a thread of its
-// own, so those of TensorFlow's pools stay free for what other ranks may wait for.
+// Threads: all run on threads of TensorFlow. CoveyTrainerNext in a graph waits for kHandOverNs, and
+// then on a thread of its own: those of TensorFlow stay free for what other ranks may wait for.
 //
 // Invariants:
 //  1. Every operation takes the handle of its trainer, a resource: TensorFlow keeps operations on
@@ -34,6 +34,7 @@ namespace {
 
 namespace tf = tensorflow;
 using covey_tensorflow::DtypeOf;
+using covey_tensorflow::kHandOverNs;
 using covey_tensorflow::StatusOf;
 
 constexpr int64_t kSliceNs = 50 * 1000 * 1000;  // How long a cancellation, or a signal, waits.
@@ -281,7 +282,7 @@ class Next : public tf::AsyncOpKernel {
   void ComputeAsync(tf::OpKernelContext* c, DoneCallback done) override {
     tf::core::RefCountPtr<Trainer> found;
     OP_REQUIRES_OK_ASYNC(c, TrainerOf(c, &found), done);
-    if (Ask(c, found.get(), returns_ ? kSliceNs : 0) || returns_) {
+    if (Ask(c, found.get(), returns_ ? kSliceNs : kHandOverNs) || returns_) {
       done();
       return;
     }

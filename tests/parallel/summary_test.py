@@ -35,6 +35,22 @@ if "die" in sys.argv and hvd.rank() == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
+# An adapter whose steps the core counts.
+NUMPY_SCRIPT = """
+import numpy, covey, covey.numpy as hvd
+covey.init()
+def update(parameters, gradients):
+    parameters[0] -= gradients[0]
+trainer = hvd.Trainer([numpy.zeros(3)], update)
+for step in range(5):
+    trainer.step([numpy.full(3, float(covey.rank()))])
+trainer.finish()
+flat = covey.stats(flat=True)
+if covey.rank() == 0:
+    print(*sorted(name for name in flat if name.startswith("training.")))
+    print(flat["training.waited_s"], flat["training.seconds"])
+"""
+
 
 def report(rank: int, arrivals: List[Any], **more: Any) -> Dict[str, Any]:
     return {"rank": rank, "method": "m", "group": [0, 1, 2], "steps": 11, "seconds": 4.0,
@@ -95,8 +111,11 @@ class JobTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.script = os.path.join(folder.name, "script.py")
+        self.write(SCRIPT)
+
+    def write(self, script: str) -> None:
         with open(self.script, "w", encoding="utf-8") as file:
-            file.write(SCRIPT)
+            file.write(script)
 
     def run_script(self, flags: List[str], *asked: str) -> Any:
         """(exit code, what rank 0 printed, lines of the launcher)."""
@@ -143,6 +162,25 @@ class JobTest(unittest.TestCase):
             self.assertLessEqual(waited_s, seconds, method)
             held = {rank: float(row["held"]) for rank, row in self.rows(lines).items()}
             self.assertEqual(max(held, key=held.__getitem__), 1, (method, held))
+
+    def test_steps_that_the_core_counts(self) -> None:
+        self.write(NUMPY_SCRIPT)
+        late = ["--inject", "delay:100ms@rank1"]
+        for method in ("eager:admit=all", "local:H=1", *also("allreduce", "wagma:admit=all")):
+            code, out, lines = self.run_script([*late, "--method", method])
+            self.assertEqual(code, 0, lines)
+            rows = self.rows(lines)
+            self.assertEqual({row["steps"] for row in rows.values()}, {"5"}, method)
+            injected = {rank: float(row["injected"]) for rank, row in rows.items()}
+            self.assertEqual(injected, {0: 0.0, 1: 0.5, 2: 0.0}, method)
+            held = {rank: float(row["held"]) for rank, row in rows.items()}
+            self.assertEqual(max(held, key=held.__getitem__), 1, (method, held))
+            waited_s, seconds = map(float, out[1].split()[-2:])
+            self.assertGreater(waited_s, 0, method)
+            self.assertLessEqual(waited_s, seconds, method)
+        code, _, lines = self.run_script(["--summary", "--method", "adpsgd"])
+        self.assertEqual(code, 0, lines)
+        self.assertTrue(all("met" in row for row in self.rows(lines).values()), lines)
 
     def test_with_a_method_in_rounds(self) -> None:
         code, out, lines = self.run_script(["--method", "eager:admit=all"])

@@ -19,7 +19,6 @@ from covey.errors import InvalidArgument, Unsupported
 from covey.framework import DTYPE_NAMES
 from covey.group import Group
 from covey.method import parsed, plan
-from covey.method_summary import announce
 from covey.names import next_prefix
 from covey.reduce_op import core_code
 from covey.requests import BROADCAST, How
@@ -27,6 +26,7 @@ from covey.state import state
 from covey.tensorflow import requests
 from covey.tensorflow.ops import by_dtype
 from covey.tensorflow.streams import operations
+from covey.trained_steps import TrainedSteps
 
 # covey_verb of core/api/covey_trainer.h.
 (_PENDING, _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK,
@@ -143,7 +143,7 @@ class Trainer:
         with tf.device("CPU:0"):
             self._handle = operations.covey_trainer(number=self._number, lengths=lengths)
         state.add_helper(self)
-        announce(method, group, sum(lengths))
+        self._steps = TrainedSteps(self._number, method, group, sum(lengths), self)
 
     @property
     def number(self) -> int:
@@ -183,13 +183,21 @@ class Trainer:
         Raises:
             As the module ``covey.tensorflow.ops`` says, with the core's message.
         """
-        self._call("step", gradients, hypers)
+        self._steps.begin()
+        if not self._steps.are_delayed:
+            self._call("step", gradients, hypers)
+            return
+        with tf.control_dependencies([_python(self._steps.begin_work)]):
+            done = self._call("step", gradients, hypers)
+        with tf.control_dependencies([done]):
+            _python(self._steps.sleep)
 
     def finish(self, strict: bool = False) -> None:
         """Makes the variables of all members equal: their mean, if they may differ; with the work
         of all. Ranks that are missing are named, and others go on without them where the method
         lets them and it is not ``strict``. Raises as ``step``; called again it goes on."""
         self._call("strict finish" if strict else "finish")
+        self._steps.finished()
 
     def settle(self) -> None:
         """Nothing that this rank has learnt is with another one afterwards, or under way."""
@@ -206,6 +214,7 @@ class Trainer:
         """Gives the trainer's memory back; the variables stay."""
         number, self._number = self._number, 0
         if number:
+            self._steps.close()
             _native.trainer_close(number)
 
     def _resume(self, resumption: Resumption) -> None:
@@ -223,8 +232,8 @@ class Trainer:
         return tf.constant(True)
 
     @tf.autograph.experimental.do_not_convert
-    def _call(self, call: str, gradients: Tensors = (), hypers: Any = None) -> None:
-        """Does what the core asks for until it is over."""
+    def _call(self, call: str, gradients: Tensors = (), hypers: Any = None) -> Any:
+        """Does what the core asks for until it is over; returns a tensor that is there then."""
         is_now = tf.executing_eagerly()
         numbers = tf.zeros([self._num_hypers], tf.float64) if hypers is None else hypers
         branches = self._branches(gradients)
@@ -249,7 +258,8 @@ class Trainer:
         try:
             with tf.device("CPU:0"):
                 operations.covey_trainer_begin(self._handle, numbers, call=call)
-                tf.while_loop(lambda it: tf.not_equal(it, _DONE), act, [tf.constant(_PENDING)])
+                pending = [tf.constant(_PENDING)]
+                return tf.while_loop(lambda it: tf.not_equal(it, _DONE), act, pending)[0]
         finally:
             self._is_within = False
 
@@ -296,6 +306,16 @@ class Trainer:
             return run
 
         return [branch(verb) for verb in range(_VACATE + 1)]
+
+
+def _python(function: Callable[[], None]) -> Any:
+    """Calls it; in a graph each time that it runs. Returns a tensor that is there afterwards."""
+
+    def call() -> int:
+        function()
+        return 0
+
+    return tf.py_function(call, [], tf.int32)
 
 
 def _read(variables: Tensors) -> List[Any]:

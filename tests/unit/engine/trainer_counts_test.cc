@@ -26,8 +26,8 @@ TEST(TrainerCountsTest, PartsAreAddedUp) {
   other.published = 4;
   other.begun = other.met = 2;
   one += other;
-  EXPECT_EQ(one.Json(),
-            R"({"versions":2,"fresh":[1,0],"overdue":[0,3],"missing":[0,0],)"
+  EXPECT_EQ(one.Json("\"steps\":4"),
+            R"({"steps":4,"versions":2,"fresh":[1,0],"overdue":[0,3],"missing":[0,0],)"
             R"("staleness":[1,0,1,0,0,0,0],)"
             R"("memory_bytes":{"exchange":5,"rounds":12,"pairs":0,"arrays":0,"codec":0},)"
             R"("published":7,"snapshots":0,"made":0,"copied":0,"begun":3,"met":2})");
