@@ -6,6 +6,8 @@ locally."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import unittest
 from typing import Any, Dict, List
 
@@ -28,7 +30,52 @@ def setUpModule() -> None:
     set_up(pool)
 
 
+OF_OPTIMIZER = "optimizer name device_dense device_sparse compression sparse_as_dense "
+WANTED = {
+    "tensorflow": {
+        "DistributedOptimizer": "optimizer name use_locking device_dense device_sparse compression "
+        "sparse_as_dense backward_passes_per_step op gradient_predivide_factor "
+        "average_aggregated_gradients num_groups groups process_set scale_local_gradients",
+        "PartialDistributedGradientTape": "gradtape device_dense device_sparse compression "
+        "sparse_as_dense op gradient_predivide_factor num_groups groups process_set local_layers "
+        "scale_local_gradients",
+        "BroadcastGlobalVariablesHook": "root_rank device",
+        "broadcast_object": "obj root_rank session name process_set",
+        "process_set_included_op": "process_set_id name",
+    },
+    "keras": {
+        "DistributedOptimizer": OF_OPTIMIZER + "gradient_predivide_factor op "
+        "backward_passes_per_step average_aggregated_gradients num_groups groups process_set "
+        "scale_local_gradients",
+        "PartialDistributedOptimizer": OF_OPTIMIZER + "gradient_predivide_factor op groups "
+        "process_set local_layers scale_local_gradients",
+        "allreduce": "value name average prescale_factor postscale_factor op compression",
+        "broadcast": "value root_rank name",
+        "broadcast_global_variables": "root_rank",
+        "load_model": "filepath custom_optimizers custom_objects compression legacy_opts",
+        "reducescatter": "value name op",
+    },
+    "keras.callbacks": {
+        "BestModelCheckpoint": "monitor verbose save_weights_only mode save_freq",
+        "BroadcastGlobalVariablesCallback": "root_rank device local_variables",
+        "MetricAverageCallback": "device",
+    },
+}
+"""Horovod's arguments, in its order."""
+
 # ---- On the ranks ------------------------------------------------------------------------------
+
+
+def arguments() -> List[str]:
+    """Functions whose arguments do not begin with those that are wanted."""
+    wrong = []
+    for module, functions in WANTED.items():
+        for name, text in functions.items():
+            where = importlib.import_module(f"covey.{module}")
+            names = list(inspect.signature(getattr(where, name)).parameters)
+            if names[: len(text.split())] != text.split():
+                wrong.append(f"{module}.{name}: {names}")
+    return wrong
 
 
 def said_by(call: Any) -> str:
@@ -268,6 +315,9 @@ class LocalTest(unittest.TestCase):
 
     def test_optimizer_and_hook_of_sessions(self) -> None:
         pool(2).call(graphs_of_sessions, timeout=120)
+
+    def test_arguments_are_horovods(self) -> None:
+        self.assertEqual(pool(2).call(arguments, timeout=120), [[], []])
 
     def test_keras_has_the_names(self) -> None:
         pool(2).call(keras_names, timeout=120)
