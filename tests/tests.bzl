@@ -117,8 +117,8 @@ _PY_DATA = {
     "frameworks/mixed": [":tensorflow_operations"],
     "frameworks/tensorflow": [":tensorflow_operations"],
     "parallel/examples": [":tensorflow_operations"],
-    "parallel/experiments": [":tensorflow_operations"],
     "parallel/keras": [":tensorflow_operations"],
+    "parallel/tensorflow": [":tensorflow_operations"],
 }
 
 # Texts that C++ tests of a folder read.

@@ -1,5 +1,5 @@
-"""A training step of TensorFlow that is bound by communication: Covey's tape beside TensorFlow's own
-MultiWorkerMirroredStrategy, in turns, on this machine.
+"""A training step of TensorFlow that is bound by communication: Covey's tape, and in turns with it
+TensorFlow's own MultiWorkerMirroredStrategy, on this machine.
 
     python tensorflow_peers.py --ranks 2 --model resnet50
 

@@ -30,8 +30,8 @@ def _neighbor_allreduce(
     All members of ``group`` call it, each with its own neighbors, which may be others each time.
 
     Args:
-        tensor: torch tensor or numpy array of any shape, the same on every rank; float32, float64,
-            float16 or bfloat16.
+        tensor: of torch, NumPy or TensorFlow, of any shape, the same on every rank; float32,
+            float64, float16 or bfloat16.
         self_weight: of this rank's tensor. None: the rest to 1.
         src_weights: {rank: weight} of those to take from; ranks are global ones.
         dst_ranks: those that take from this rank; None: all that do.

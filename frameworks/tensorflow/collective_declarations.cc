@@ -19,6 +19,8 @@ constexpr char kMoved[] =
     "T: {float, double, half, bfloat16, uint8, int8, int16, uint16, int32, uint32, int64, uint64, "
     "bool}";
 
+constexpr char kAveraged[] = "T: {float, double, half, bfloat16}";
+
 absl::Status ShapesOfInputs(InferenceContext* c) {
   for (int i = 1; i < c->num_inputs(); ++i) c->set_output(i - 1, c->input(i));
   return absl::OkStatus();
@@ -131,5 +133,27 @@ REGISTER_OP("CoveyAlltoall")
     .Attr("ranks: list(int)")
     .SetIsStateful()
     .SetShapeFn(ShapesOfReceived);
+
+// This rank's row of weights, which may be another one each time: its own weight, the ranks that it
+// takes from and their weights, and, if `names_receivers`, those that take from it.
+REGISTER_OP("CoveyNeighborAllreduce")
+    .Input("stream: resource")
+    .Input("tensor: T")
+    .Input("own_weight: double")
+    .Input("sources: int32")
+    .Input("weights: double")
+    .Input("receivers: int32")
+    .Output("result: T")
+    .Attr(kAveraged)
+    .Attr("request: string")
+    .Attr("ranks: list(int)")
+    .Attr("codec: string")
+    .Attr("names_receivers: bool")
+    .Attr("any_sum: bool")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->input(1));
+      return absl::OkStatus();
+    });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The kernels of CoveyAllreduce, CoveyReducescatter, CoveyBroadcast, CoveyAllgather, CoveyGather
-// and CoveyAlltoall. Their declarations: collective_declarations.cc.
+// The kernels of CoveyAllreduce, CoveyReducescatter, CoveyBroadcast, CoveyAllgather, CoveyGather,
+// CoveyAlltoall and CoveyNeighborAllreduce. Their declarations: collective_declarations.cc.
 //
 // Compiled on the user's machine for the TensorFlow that is there (`covey build tensorflow`), over
 // core/api/covey.h alone. libcovey.so is the one that the extension covey._native has loaded: it is
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "core/api/covey.h"
+#include "core/api/covey_neighbors.h"
 #include "frameworks/tensorflow/translation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -78,6 +79,11 @@ constexpr bool HasRoot(covey_kind kind) { return kind == COVEY_BROADCAST || kind
 // The core allocates the result of these.
 constexpr bool IsGathered(covey_kind kind) {
   return kind == COVEY_ALLGATHER || kind == COVEY_GATHER || kind == COVEY_ALLTOALL;
+}
+
+// How many inputs are tensors, or the stream's handle, which is the first; parameters follow.
+int EndOfTensors(covey_kind kind, int num_inputs) {
+  return kind == COVEY_ALLTOALL || kind == COVEY_NEIGHBOR_ALLREDUCE ? 2 : num_inputs;
 }
 
 // The members of a group, all ranks without any. 0 before init and after shutdown.
@@ -175,6 +181,11 @@ class Collective : public tf::AsyncOpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("ranks", &ranks));
     ranks_.assign(ranks.begin(), ranks.end());
     if (HasRoot(kind)) OP_REQUIRES_OK(c, c->GetAttr("root", &root_));
+    if (kind == COVEY_NEIGHBOR_ALLREDUCE) {
+      OP_REQUIRES_OK(c, c->GetAttr("codec", &codec_));
+      OP_REQUIRES_OK(c, c->GetAttr("names_receivers", &names_receivers_));
+      OP_REQUIRES_OK(c, c->GetAttr("any_sum", &any_sum_));
+    }
     if (!IsReduction(kind)) return;
     OP_REQUIRES_OK(c, c->GetAttr("op", &op_));
     OP_REQUIRES_OK(c, GetFactor(c, "prescale_bits", &prescale_));
@@ -182,8 +193,7 @@ class Collective : public tf::AsyncOpKernel {
   }
 
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
-    // 0 is the stream's handle, 2 of an alltoall the splits.
-    const int end = kind == COVEY_ALLTOALL ? 2 : context->num_inputs();
+    const int end = EndOfTensors(kind, context->num_inputs());
     Described inputs(static_cast<size_t>(end));
     Described outputs(static_cast<size_t>(end));
     for (int i = 1; i < end; ++i) {
@@ -209,6 +219,11 @@ class Collective : public tf::AsyncOpKernel {
     if (kind == COVEY_ALLTOALL && context->input(2).NumElements() > 0) {
       request.splits = context->input(2).flat<int64_t>().data();
       request.num_splits = static_cast<int32_t>(context->input(2).NumElements());
+    }
+    covey_neighbors neighbors = COVEY_INIT(covey_neighbors);
+    if (kind == COVEY_NEIGHBOR_ALLREDUCE) {
+      OP_REQUIRES_OK_ASYNC(context, Describe(*context, &neighbors), done);
+      request.neighbors = &neighbors;
     }
     const bool is_alone = in_flight.fetch_add(1, std::memory_order_relaxed) == 0;
     request.waits = is_alone ? 1 : 0;
@@ -238,6 +253,25 @@ class Collective : public tf::AsyncOpKernel {
     return absl::OkStatus();
   }
 
+  // The row of weights, in memory of the inputs.
+  absl::Status Describe(const tf::OpKernelContext& context, covey_neighbors* neighbors) const {
+    const tf::Tensor &own = context.input(2), &sources = context.input(3);
+    const tf::Tensor &weights = context.input(4), &receivers = context.input(5);
+    if (own.NumElements() != 1 || sources.NumElements() != weights.NumElements())
+      return absl::InvalidArgumentError("neighbors: one own weight, as many weights as sources");
+    neighbors->own_weight = own.flat<double>()(0);
+    neighbors->sources = sources.flat<int32_t>().data();
+    neighbors->weights = weights.flat<double>().data();
+    neighbors->num_sources = static_cast<int32_t>(sources.NumElements());
+    neighbors->any_sum = any_sum_ ? 1 : 0;
+    if (!names_receivers_) return absl::OkStatus();
+    static constexpr int32_t kNone = 0;  // Not null, which is "all that take".
+    const bool has_any = receivers.NumElements() > 0;
+    neighbors->receivers = has_any ? receivers.flat<int32_t>().data() : &kNone;
+    neighbors->num_receivers = static_cast<int32_t>(receivers.NumElements());
+    return absl::OkStatus();
+  }
+
   absl::Status Submit(covey_request request, covey_handle* handle) const {
     covey_error error = COVEY_INIT(covey_error);
     covey_code code = COVEY_OK;
@@ -256,6 +290,7 @@ class Collective : public tf::AsyncOpKernel {
     request.root = static_cast<int32_t>(root_);
     request.prescale = prescale_;
     request.postscale = postscale_;
+    request.codec = codec_.c_str();
     request.callback = OnEnd;
     return request;
   }
@@ -266,6 +301,9 @@ class Collective : public tf::AsyncOpKernel {
   int64_t root_ = 0;
   double prescale_ = 1;
   double postscale_ = 1;
+  std::string codec_;
+  bool names_receivers_ = false;
+  bool any_sum_ = false;
 };
 
 class StreamHandle : public tf::OpKernel {
@@ -293,5 +331,7 @@ REGISTER_KERNEL_BUILDER(Name("CoveyGather").Device(tf::DEVICE_CPU), Collective<C
 REGISTER_KERNEL_BUILDER(Name("CoveyAlltoall").Device(tf::DEVICE_CPU), Collective<COVEY_ALLTOALL>);
 REGISTER_KERNEL_BUILDER(Name("CoveyReducescatter").Device(tf::DEVICE_CPU),
                         Collective<COVEY_REDUCESCATTER>);
+REGISTER_KERNEL_BUILDER(Name("CoveyNeighborAllreduce").Device(tf::DEVICE_CPU),
+                        Collective<COVEY_NEIGHBOR_ALLREDUCE>);
 
 }  // namespace

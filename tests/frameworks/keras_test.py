@@ -140,6 +140,36 @@ def under_a_tape(root: int) -> List[str]:
     return texts
 
 
+def kernel_of(layer: Any) -> Any:
+    """Its weights, as an array of its own."""
+    return keras.ops.convert_to_numpy(layer.kernel).copy()
+
+
+def local_layers_in_fit() -> List[List[float]]:
+    """Weights of the local and of the other layer, of each rank."""
+    rank = hvd.rank()
+    layers = [
+        keras.layers.Dense(2, kernel_initializer=keras.initializers.Constant(rank + 1.0), name=name)
+        for name in ("own", "common")
+    ]
+    model = keras.Sequential([keras.Input([3]), *layers])
+    optimizer = hvd.PartialDistributedOptimizer(
+        keras.optimizers.SGD(0.01, momentum=0.9), local_layers=layers[0]
+    )
+    model.compile(optimizer, "mse")
+    callback = hvd.callbacks.BroadcastGlobalVariablesCallback(
+        0, local_variables=layers[0].variables
+    )
+    inputs = numpy.ones([4, 3], "float32")
+    before = kernel_of(layers[0])
+    model.fit(inputs, numpy.zeros([4, 2]), epochs=0, callbacks=[callback], verbose=0)
+    assert (kernel_of(layers[0]) == before).all(), "it was broadcast"
+    model.fit(inputs, numpy.zeros([4, 2]), epochs=3, callbacks=[callback], verbose=0)
+    states = [it.name for it in optimizer.inner_optimizer.variables]
+    assert sum("own_kernel" in name for name in states) == 1, states
+    return [kernel_of(layer).ravel().tolist() for layer in layers]
+
+
 def saved_and_loaded(folder: str) -> Dict[str, Any]:
     """The models of load_model, saved with a distributed optimizer and with a plain one."""
     found: Dict[str, Any] = {}
@@ -260,6 +290,11 @@ class KerasTest(unittest.TestCase):
         built, unbuilt = zip(*self.ranks(2).call(under_a_tape, 1))
         self.assertEqual(built[0], built[1])
         self.assertEqual(unbuilt[0], unbuilt[1])
+
+    def test_local_layers_in_fit(self) -> None:
+        (own, common), (own_1, common_1) = self.ranks(2).call(local_layers_in_fit, timeout=180)
+        self.assertEqual(common, common_1)
+        self.assertNotEqual(own, own_1)
 
     def test_a_model_is_saved_and_loaded(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

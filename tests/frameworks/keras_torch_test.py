@@ -101,6 +101,65 @@ def passes() -> Dict[str, str]:
     return said
 
 
+def moved(variables: List[Any]) -> List[List[float]]:
+    """By three steps: how far down each of them went."""
+    return [(number - numpy.asarray(it)).tolist() for number, it in zip((1.0, 5.0), variables)]
+
+
+def local_updates() -> None:
+    """The first variable is this rank's own; gradients are rank + 1 and twice that."""
+    own, mean = float(hvd.rank() + 1), (hvd.size() + 1) / 2
+    for options, scale in (
+        ({}, 1 / hvd.size()),
+        ({"scale_local_gradients": False}, 1.0),
+        ({"gradient_predivide_factor": 4.0}, 1 / hvd.size()),
+        ({"method": "local:local_steps=3"}, 1 / hvd.size()),
+    ):
+        variables = [keras.Variable(numpy.full(2, it, "float32")) for it in (1.0, 5.0)]
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(RATE, momentum=0.0), **options)
+        optimizer.register_local_var(variables[0])
+        for _ in range(3):
+            optimizer.apply([torch.full((2,), own), torch.full((2,), 2 * own)], variables)
+        optimizer.finish()
+        wanted = [[3 * RATE * own * scale] * 2, [3 * RATE * 2 * mean] * 2]
+        assert moved(variables) == wanted, (options, moved(variables), wanted)
+        said = refusal_of(lambda: optimizer.register_local_var(variables[1]))
+        assert "before the first step" in said, said
+        optimizer.close()
+
+
+def outside_of_the_set() -> None:
+    """A rank that is not in the process set trains by itself."""
+    first = hvd.add_process_set([0])
+    variables = [keras.Variable(numpy.ones(2, "float32"))]
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), process_set=first)
+    for _ in range(2):
+        optimizer.apply([torch.full((2,), float(hvd.rank() + 1))], variables)
+    optimizer.finish()
+    assert moved(variables) == [[2 * RATE * (hvd.rank() + 1)] * 2], moved(variables)
+    assert (optimizer.trainer is None) == (hvd.rank() != 0)
+    optimizer.close()
+
+
+def refusals() -> Dict[str, str]:
+    said = {}
+    two = {"gradient_predivide_factor": 2.0}
+    said["eager"] = refusal_of(lambda: hvd.DistributedOptimizer("sgd", method="eager", **two))
+    said["sum"] = refusal_of(lambda: hvd.DistributedOptimizer("sgd", op=hvd.Sum, **two))
+    rounds = hvd.DistributedOptimizer("sgd", method="eager")
+    said["local"] = refusal_of(lambda: rounds.register_local_var(keras.Variable(0.0)))
+    partial = hvd.PartialDistributedOptimizer
+    said["layers"] = refusal_of(lambda: partial("sgd", local_layers=["dense"]))
+    callback = hvd.callbacks.BroadcastGlobalVariablesCallback
+    said["variables"] = refusal_of(lambda: callback(0, local_variables=[1]))
+    for name in ("DistributedGradientTape", "elastic"):
+        try:
+            getattr(hvd, name)
+        except AttributeError as error:
+            said[name] = str(error)
+    return said
+
+
 def made(method: str) -> Any:
     """A model of one variable, which is zeros, and its optimizer."""
     model = keras.Sequential(
@@ -155,6 +214,27 @@ class KerasTorchTest(unittest.TestCase):
             self.assertIn("op must be Average or Sum", said["op"])
             self.assertEqual(said["codec"], "allreduce:codec=fp16", rank)
             self.assertIn("Mismatch: trainer", said["shapes"])
+
+    def test_local_variables_keep_their_gradients(self) -> None:
+        pool(2).call(local_updates)
+
+    def test_a_rank_outside_of_the_process_set(self) -> None:
+        pool(2).call(outside_of_the_set)
+
+    def test_what_has_no_meaning_is_refused_by_name(self) -> None:
+        wanted = {
+            "eager": "gradient_predivide_factor must be 1 with the method eager",
+            "sum": "needs op=Average",
+            "local": "local variables do not go with the method eager",
+            "layers": "local_layers must hold Keras layers",
+            "variables": "local_variables must hold variables",
+            "DistributedGradientTape": "needs KERAS_BACKEND=tensorflow",
+            "elastic": "not available in this version",
+        }
+        for said in pool(2).call(refusals):
+            self.assertEqual(list(said), list(wanted))
+            for what, text in wanted.items():
+                self.assertIn(text, said[what])
 
     def test_the_numbers_are_those_of_numpy(self) -> None:
         for size, ways in ((2, ("fit", "eagerly")), (3, ("fit",)), *also((4, ("fit",)))):

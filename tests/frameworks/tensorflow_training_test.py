@@ -156,7 +156,7 @@ def wrong_options() -> List[str]:
     texts = []
     for options in (
         {"op": hvd.Max},
-        {"groups": [[]]},
+        {"groups": [["weights"]]},
         {"num_groups": -1},
         {"gradient_predivide_factor": 0.0},
         {"gradient_predivide_factor": 2.0, "op": hvd.Sum},
@@ -170,7 +170,7 @@ def wrong_options() -> List[str]:
 
 
 def cut() -> Any:
-    from covey.tensorflow.tape import BUCKET_BYTES, FIRST_BUCKET_BYTES, buckets
+    from covey.tensorflow.reduction import BUCKET_BYTES, FIRST_BUCKET_BYTES, buckets
 
     half = FIRST_BUCKET_BYTES // 2
     return [

@@ -5,11 +5,9 @@ Method: few steps, no timing; the bound against what can be said in closed form.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
 import os
-import pathlib
 import random
 import shutil
 import subprocess
@@ -25,7 +23,6 @@ import covey
 from covey.bench.bound import seconds, skipping_seconds
 
 FOLDER = REPOSITORY / "examples" / "experiments"
-OPERATIONS = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"  # Of Bazel.
 sys.path.insert(0, str(FOLDER))
 import grid  # noqa: E402
 import latency  # noqa: E402
@@ -173,23 +170,6 @@ class LatencyTest(unittest.TestCase):
             again = subprocess.check_output([*command, "--show"], env=environment(), text=True)
             self.assertIn("4 KiB", again)
             self.assertEqual(os.stat(os.path.join(folder, "latency.json")).st_mtime_ns, before)
-
-
-class TensorflowPeersTest(unittest.TestCase):
-    @unittest.skipIf(
-        importlib.util.find_spec("tensorflow") is None,
-        "no TensorFlow here: tools/setup --with tensorflow",
-    )
-    def test_few_steps_of_both(self) -> None:
-        few = ["--model", "tiny", "--turns", "1", "--steps", "2"]
-        command = [sys.executable, str(FOLDER / "tensorflow_peers.py"), *few]
-        env = environment()
-        if OPERATIONS.is_dir():
-            env["COVEY_PLUGIN_PATH"] = str(OPERATIONS)
-        out = subprocess.check_output(command, env=env, timeout=2 * LIMIT_S, text=True)
-        self.assertIn("tiny, 2 processes", out)
-        for name in ("covey", "MultiWorkerMirroredStrategy"):
-            self.assertRegex(out, rf"(?m)^  {name} +\d+\.\d / \d+\.\d$")
 
 
 class CommittedTest(unittest.TestCase):

@@ -45,7 +45,11 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
                        "core/transport/shared_atomics.h"),
     "frameworks/bench": (),
     "frameworks/native": ("core/api/covey.h", *(f"core/api/covey_{part}.h" for part in PARTS)),
-    "frameworks/tensorflow": ("core/api/covey.h", "core/api/covey_trainer.h"),
+    "frameworks/tensorflow": (
+        "core/api/covey.h",
+        "core/api/covey_neighbors.h",
+        "core/api/covey_trainer.h",
+    ),
 }
 
 # Headers of libraries -> the files that may include them.

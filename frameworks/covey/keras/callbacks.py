@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Iterable, Optional, Union
 
 import keras
 import numpy
@@ -12,10 +12,12 @@ from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.keras import names_here
 from covey.keras.wrapped import WrappedOptimizer
+from covey.local_variables import VariableSet, listed
 from covey.notice import tell
 from covey.numpy import allreduce
 
 __all__ = [
+    "BestModelCheckpoint",
     "BroadcastGlobalVariablesCallback",
     "FinishCallback",
     "LearningRateScheduleCallback",
@@ -34,14 +36,26 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     Args:
         root_rank: a global rank.
-        device, local_variables: accepted for Horovod's sake.
+        device: accepted for Horovod's sake.
+        local_variables: a variable or several that stay each rank's own. Those that a
+            ``DistributedOptimizer`` trains must be local there, too:
+            :func:`~covey.keras.PartialDistributedOptimizer`.
+
+    Raises:
+        InvalidArgument: (a ValueError) something in ``local_variables`` is no variable.
     """
 
-    def __init__(self, root_rank: int, device: str = "", local_variables: bool = False) -> None:
+    def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
         super().__init__()
-        del device, local_variables
+        del device
         self.root_rank = root_rank
+        kind = names_here().DistributedOptimizer.variable
+        self._local = VariableSet(listed(local_variables, "local_variables", kind))
         self._is_due = False
+
+    def register_local_var(self, var: Any) -> None:
+        """From now on the variable ``var`` stays each rank's own."""
+        self._local.add(var)
 
     def set_model(self, model: Any) -> None:
         """Before training: the model that is to be trained."""
@@ -57,7 +71,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         """Broadcasts what there is."""
         self._is_due = not self.model.built
         if self.model.built:
-            names_here().broadcast_variables(self.model.variables, self.root_rank)
+            self._broadcast(self.model.variables)
             self._broadcast_optimizer()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
@@ -66,10 +80,15 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
             return
         self._is_due = False
         if isinstance(self.model.optimizer, WrappedOptimizer):
-            names_here().broadcast_variables(self.model.non_trainable_variables, self.root_rank)
+            self._broadcast(self.model.non_trainable_variables)
             return
-        names_here().broadcast_variables(self.model.variables, self.root_rank)
+        self._broadcast(self.model.variables)
         self._broadcast_optimizer()
+
+    def _broadcast(self, variables: Iterable[Any]) -> None:
+        """Those that are not local."""
+        shared = [it for it in variables if it not in self._local]
+        names_here().broadcast_variables(shared, self.root_rank)
 
     def _broadcast_optimizer(self) -> None:
         """A ``DistributedOptimizer`` does it by itself."""
@@ -213,3 +232,44 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         if self.verbose and self.end_epoch is not None and epoch == self.end_epoch - 1:
             rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
             print(f"\nEpoch {epoch + 1}: the warm-up of the learning rate ends at {rate:g}.")
+
+
+class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
+    """As ``keras.callbacks.ModelCheckpoint`` with ``save_best_only=True``. Each rank that has it
+    writes a file: give it to one rank.
+
+    Args:
+        monitor, verbose, save_weights_only, mode, save_freq: as Keras has them.
+        filepath: the file; None: set ``callback.filepath`` before training begins.
+
+    Raises:
+        InvalidArgument: (a ValueError) when training begins: there is no ``filepath``.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: Union[str, int] = "epoch",
+        filepath: Optional[str] = None,
+    ) -> None:
+        is_given = filepath is not None
+        ending = ".weights.h5" if save_weights_only else ".keras"
+        super().__init__(
+            filepath if is_given else f"best{ending}",  # Keras looks at how it ends.
+            monitor,
+            verbose,
+            True,
+            save_weights_only,
+            mode,
+            save_freq,
+        )
+        self.filepath = self.filepath if is_given else None
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Looks whether there is a file to write."""
+        if self.filepath is None:
+            raise InvalidArgument("BestModelCheckpoint: set its filepath before training begins")
+        super().on_train_begin(logs)

@@ -11,9 +11,12 @@ from covey.collectives import barrier, join
 from covey.group import Group, world
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.keras import callbacks
+from covey.keras.checkpoint import load, save
+from covey.keras.consensus import consensus
 from covey.keras.models import load_model
+from covey.keras.partial_optimizer import PartialDistributedOptimizer
 from covey.keras.torch_optimizer import DistributedOptimizer
-from covey.keras.wrapped import plain
+from covey.local_variables import plain
 from covey.ops import absent
 from covey.torch import (
     Adasum,
@@ -24,16 +27,23 @@ from covey.torch import (
     Product,
     Sum,
     allgather_object,
+    alltoall,
     broadcast_object,
     broadcast_parameters,
     cross_rank,
     cross_size,
+    gather,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_reducescatter,
     init,
     is_homogeneous,
     is_initialized,
     local_rank,
     local_size,
+    neighbor_allreduce,
     ops,
+    pair_average,
     rank,
     shutdown,
     size,
@@ -49,37 +59,66 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedOptimizer",
     "Product",
     "Sum",
     "allgather",
     "allgather_object",
     "allreduce",
+    "alltoall",
     "barrier",
     "broadcast",
     "broadcast_object",
     "broadcast_variables",
     "callbacks",
+    "consensus",
     "cross_rank",
     "cross_size",
+    "gather",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
     "init",
     "is_homogeneous",
     "is_initialized",
     "join",
+    "load",
     "load_model",
     "local_rank",
     "local_size",
+    "neighbor_allreduce",
+    "pair_average",
     "rank",
     "reducescatter",
+    "save",
     "shutdown",
     "size",
     "start_timeline",
     "stop_timeline",
 ] + horovod.__all__
 
-_NOT_YET = ("PartialDistributedOptimizer", "broadcast_global_variables", "elastic")
+_NOT_YET = ("elastic",)
+
+_OF_TENSORFLOW = (
+    "DistributedGradientTape",
+    "PartialDistributedGradientTape",
+    "SyncBatchNormalization",
+    "broadcast_",
+    "broadcast_global_variables",
+    "broadcast_object_fn",
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "size_op",
+)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _OF_TENSORFLOW:
+        raise AttributeError(
+            f"covey.keras.{name} needs KERAS_BACKEND=tensorflow: Keras runs on torch here"
+        )
     raise absent(__name__, name, *_NOT_YET)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import keras
 
 from covey.errors import InvalidArgument, Unsupported
-from covey.method import parsed
+from covey.group import Group
+from covey.method import GRADIENTS, parsed, plans
 from covey.reduce_op import Average, Sum, core_code
 
 
@@ -19,7 +20,8 @@ def check_options(optimizer: Any, op: int, factor: float, num_groups: Any, group
     """
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         is_class = isinstance(optimizer, type)
-        what = f"the class {optimizer.__name__}" if is_class else f"a {type(optimizer).__name__}"
+        kind = optimizer if is_class else type(optimizer)
+        what = f"{'the class' if is_class else 'a'} {kind.__module__}.{kind.__name__}"
         raise InvalidArgument(
             "optimizer must be one of Keras 3, such as keras.optimizers.SGD(0.1), or its name, "
             f"not {what}"
@@ -27,15 +29,41 @@ def check_options(optimizer: Any, op: int, factor: float, num_groups: Any, group
     core_code(op)
     if op not in (Average, Sum):
         raise Unsupported("op must be Average or Sum")
-    if factor != 1.0:
-        raise Unsupported(
-            "gradient_predivide_factor is 1 here; for sums that overflow use "
-            "hvd.DistributedGradientTape, which has it"
-        )
-    if groups is not None and not isinstance(groups, int):
-        raise Unsupported("groups must be a number or None: all gradients travel together")
+    if not factor > 0:
+        raise InvalidArgument("gradient_predivide_factor must be positive")
+    if factor != 1.0 and op != Average:
+        raise InvalidArgument("gradient_predivide_factor needs op=Average")
+    if groups is not None and not isinstance(groups, (int, list, tuple)):
+        raise InvalidArgument(f"groups is a number, lists of variables or None, not {groups!r}")
     if not isinstance(num_groups, int) or num_groups < 0:
         raise InvalidArgument(f"num_groups must be 0 or more, not {num_groups!r}")
+
+
+def check_sums(text: str, group: Group) -> None:
+    """Refuses a gradient_predivide_factor for a method whose updates are not by sums over all ranks
+    of gradients.
+
+    Raises:
+        Unsupported: (a ValueError) names the method, whose whole text is ``text``.
+    """
+    if any(part.payload != GRADIENTS or part.in_rounds for _, part in plans(text, group.id)):
+        raise Unsupported(
+            f"gradient_predivide_factor must be 1 with the method {text}: it does not sum up the "
+            "gradients of all ranks before each update"
+        )
+
+
+def check_updates(text: str, group: Group) -> None:
+    """Refuses local variables for a method whose updates are not one for each step of a rank.
+
+    Raises:
+        Unsupported: (a ValueError) names the method, whose whole text is ``text``.
+    """
+    if any(part.payload == GRADIENTS and part.in_rounds for _, part in plans(text, group.id)):
+        raise Unsupported(
+            f"local variables do not go with the method {text}: its updates are not by the "
+            "gradients of one step of this rank"
+        )
 
 
 def check_passes(passes: int) -> int:

@@ -10,7 +10,8 @@ import torch
 from covey.group import Group, world
 from covey.keras.options import check_options, check_passes, with_codec
 from covey.keras.torch_trainer import Trainer
-from covey.keras.wrapped import WrappedOptimizer, own_class, plain
+from covey.keras.wrapped import WrappedOptimizer, own_class
+from covey.local_variables import plain
 from covey.method import choose
 from covey.reduce_op import Average
 from covey.torch.compression import Compression, Compressor
@@ -31,14 +32,17 @@ class DistributedOptimizer(WrappedOptimizer):
             its own, after the exchange. For loss scaling give
             ``keras.optimizers.LossScaleOptimizer(optimizer)``, not the other way round.
         name: of the optimizer.
-        device_dense, device_sparse, num_groups, groups, sparse_as_dense, scale_local_gradients,
-            use_locking: accepted for Horovod's sake.
+        device_dense, device_sparse, num_groups, groups, use_locking: accepted for Horovod's sake.
         compression: ``Compression.none``; ``.fp16`` or ``.bf16``: the codec of this name.
-        gradient_predivide_factor: 1.
+        sparse_as_dense: accepted: sparse gradients are always made dense.
+        gradient_predivide_factor: with Average: divides gradients before all ranks' are summed up,
+            and multiplies after it. Only with a method that sums them up.
         op: Average or Sum, of gradients.
         backward_passes_per_step: so many calls of ``apply()`` add up to one step.
         average_aggregated_gradients: divides the sum of these by their number.
-        process_set: the ranks that train together; this rank must be one of them.
+        process_set: the ranks that train together. Another rank trains by itself.
+        scale_local_gradients: divides the gradients of local variables by the size of
+            ``process_set``: :meth:`register_local_var`.
         method: such as "local:local_steps=8"; None: as COVEY_METHOD says, else "allreduce".
         settings: parameters of the method: ``local_steps=8``, ``codec="int8"``.
 
@@ -56,6 +60,7 @@ class DistributedOptimizer(WrappedOptimizer):
     """
 
     backend = "torch"
+    variable = torch.Tensor
 
     def __init__(
         self,
@@ -70,7 +75,7 @@ class DistributedOptimizer(WrappedOptimizer):
         backward_passes_per_step: int = 1,
         average_aggregated_gradients: bool = False,
         num_groups: int = 0,
-        groups: Optional[int] = None,
+        groups: Any = None,
         process_set: Group = world,
         scale_local_gradients: bool = True,
         use_locking: bool = False,
@@ -78,14 +83,15 @@ class DistributedOptimizer(WrappedOptimizer):
         method: Optional[str] = None,
         **settings: object,
     ) -> None:
-        del device_dense, device_sparse, sparse_as_dense, scale_local_gradients, use_locking
+        del device_dense, device_sparse, sparse_as_dense, use_locking
         if isinstance(optimizer, str):
             optimizer = keras.optimizers.get(optimizer)
         check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
         text = with_codec(choose(method, settings), compression, _CODECS.get(compression))
         passes = check_passes(backward_passes_per_step)
         super().__init__(
-            optimizer, name, op=op, group=process_set, method=text, is_chosen=method is not None
+            optimizer, name, op=op, group=process_set, method=text, is_chosen=method is not None,
+            factor=gradient_predivide_factor, scale_local=scale_local_gradients,
         )
         self._covey_sum = _Sums(passes, average_aggregated_gradients)
 
@@ -108,15 +114,15 @@ class DistributedOptimizer(WrappedOptimizer):
         gradients = list(grads)
         if not gradients:
             return
-        trainer = self._trainer_of(gradients, trainable_variables)
+        variables = self._prepared(gradients, trainable_variables)
         dense = [
             torch.zeros_like(it) if gradient is None else _dense(gradient)
-            for gradient, it in zip(gradients, trainer.variables)
+            for gradient, it in zip(gradients, map(plain, variables))
         ]
         rate = self._rate()
         sums = self._covey_sum.add(dense)
         if sums is not None:
-            trainer.step(sums, [] if rate is None else [float(rate)])
+            self._step(variables, sums, [] if rate is None else [float(rate)])
 
     def _open(self, variables: List[Any]) -> Trainer:
         return Trainer(
@@ -136,7 +142,9 @@ class DistributedOptimizer(WrappedOptimizer):
     def _update(self, gradients: List[Any], hypers: Tuple[float, ...]) -> None:
         """An update by the inner optimizer, with the learning rate of these gradients."""
         rate, variables = self._rate(), self._trainable_variables
-        near = [it.to(plain(one).device) for it, one in zip(gradients, variables)]
+        near = [
+            it.to(plain(one).device) for it, one in zip(self._completed(gradients), variables)
+        ]
         if rate is None:
             self.inner_optimizer.apply(near, variables)
             return

@@ -4,13 +4,16 @@ of Keras changes. Internal."""
 from __future__ import annotations
 
 import contextlib
+import operator
 from typing import Any, ContextManager, List, Optional
 
 import keras
 
 from covey.errors import InvalidArgument
 from covey.group import Group
+from covey.keras.options import check_sums, check_updates
 from covey.keras.resumption import Resumption
+from covey.local_variables import VariableSet, plain, without_slots_of
 from covey.reduce_op import ReduceOp
 
 
@@ -27,26 +30,36 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
 
     Attributes:
         backend: of Keras.
+        variable: the type of this backend's own variables.
         inner_optimizer: the wrapped one.
         root_rank: the global rank with whose model and optimizer all begin.
     """
 
     backend: str
+    variable: type
 
     def __init__(
         self, optimizer: Any, name: Optional[str], *, op: int, group: Group, method: str,
-        is_chosen: bool,
+        is_chosen: bool, factor: float, scale_local: bool,
     ) -> None:
-        """``method``: its whole text; ``is_chosen``: by the script.
+        """``method``: its whole text; ``is_chosen``: by the script; ``factor``: gradients are
+        divided by it before a sum and multiplied after it; ``scale_local``: the gradients of local
+        variables are divided by the size of ``group``.
 
         Raises:
             InvalidArgument: (a ValueError) it is distributed already.
+            Unsupported: (a ValueError) ``factor`` does not go with the method.
         """
         if isinstance(optimizer, WrappedOptimizer):
             raise InvalidArgument("this optimizer is a DistributedOptimizer already")
+        if factor != 1.0:
+            check_sums(method, group)
         super().__init__(learning_rate=0.0, name=name or f"distributed_{optimizer.name}")
         self._covey_method, self._covey_op, self._covey_group = method, op, group
-        self._covey_is_chosen = is_chosen
+        self._covey_is_chosen, self._covey_factor = is_chosen, factor
+        self._covey_local = VariableSet()
+        self._covey_local_scale = 1 / group.size() if scale_local else 1.0
+        self._covey_own: List[Any] = []  # Of a step: the gradients of local variables.
         self._covey_trainer: Any = None
         self._covey_resumption: Optional[Resumption] = None
         self.inner_optimizer = optimizer
@@ -134,6 +147,18 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         trainer = self._covey_trainer
         return int(self.iterations) if trainer is None else trainer.version
 
+    def register_local_var(self, var: Any) -> None:
+        """From now on the variable ``var`` is this rank's own: updates are by its own gradient.
+
+        Raises:
+            InvalidArgument: (a ValueError) a step was done already.
+            Unsupported: (a ValueError) the method does not do an update for each step.
+        """
+        if self._covey_trainer is not None:
+            raise InvalidArgument("register_local_var comes before the first step")
+        check_updates(self._covey_method, self._covey_group)
+        self._covey_local.add(var)
+
     def finish(self, strict: bool = False) -> None:
         """Makes the models of all ranks equal: their mean, if they may differ, with the work of
         all. Every rank calls it at the end of training, or before the model is evaluated or saved;
@@ -165,26 +190,60 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         """A trainer of these, as all ranks make one."""
         raise NotImplementedError
 
-    def _trainer_of(self, gradients: List[Any], given: Any) -> Any:
-        """The trainer of the variables ``given`` to ``apply()``; None: of those of ``build()``.
+    def _prepared(self, gradients: List[Any], given: Any) -> List[Any]:
+        """The variables ``given`` to ``apply()``; None: those of ``build()``. The first step opens
+        the trainer, if this rank is in the process set.
 
         Raises:
             InvalidArgument: (a ValueError) they are others than at the first step, or another
                 number than the gradients.
         """
         variables = self._variables_of(gradients, given)
-        if self._covey_trainer is None:
+        shared = [it for it in variables if it not in self._covey_local]
+        trainer, is_same = self._covey_trainer, len(variables) == len(self._trainable_variables)
+        if trainer is None and is_same and self._covey_group.rank() is not None:
             with self._outside():
-                self._covey_trainer = self._open(variables)
-        trainer = self._covey_trainer
-        if len(variables) != len(trainer.variables) or any(
-            plain(one) is not other for one, other in zip(variables, trainer.variables)
-        ):
+                trainer = self._covey_trainer = self._open(shared)
+        if trainer is not None:
+            is_same = is_same and len(shared) == len(trainer.variables)
+            is_same = is_same and all(map(operator.is_, map(plain, shared), trainer.variables))
+        if not is_same:
             raise InvalidArgument(
                 "apply() has other variables than at its first step: a training keeps its "
                 "variables; make a new DistributedOptimizer on all ranks"
             )
-        return trainer
+        return variables
+
+    def _step(self, variables: List[Any], sums: List[Any], hypers: Any) -> None:
+        """A step with dense gradients of all variables."""
+        trainer = self._covey_trainer
+        if trainer is None:  # Not in the process set.
+            self.inner_optimizer.apply(sums, variables)
+            return
+        are_own = [it in self._covey_local for it in variables]
+        self._covey_own = [it for it, is_own in zip(sums, are_own) if is_own]
+        ahead = 1 / self._covey_factor
+        try:
+            trainer.step(
+                [_scaled(it, ahead) for it, is_own in zip(sums, are_own) if not is_own], hypers
+            )
+        finally:
+            self._covey_own = []  # A graph's tensors are of no use outside of it.
+
+    def _completed(self, gradients: List[Any]) -> List[Any]:
+        """For an update by ``gradients`` of the variables that ranks share: those of all variables
+        in their order, of the local ones this step's, else zeros."""
+        shared = iter([_scaled(it, self._covey_factor) for it in gradients])
+        own, scale = iter(self._covey_own), self._covey_local_scale
+        result = []
+        for variable in self._trainable_variables:
+            if variable not in self._covey_local:
+                result.append(next(shared))
+                continue
+            mine = next(own, None)
+            zeros = keras.ops.zeros_like(plain(variable))
+            result.append(zeros if mine is None else mine * scale)  # In the graph of the others.
+        return result
 
     def _variables_of(self, gradients: List[Any], variables: Any) -> List[Any]:
         if variables is None:
@@ -205,11 +264,13 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         return rate if isinstance(rate, keras.Variable) else None
 
     def _kept(self) -> List[Any]:
-        """What an update changes beside the model, without a framework's wrapping."""
-        rate = self._rate()
-        return [plain(it) for it in self.inner_optimizer.variables if it is not rate]
+        """What an update changes beside the model, without a framework's wrapping and without what
+        is kept for local variables."""
+        rate, everything = self._rate(), self._trainable_variables
+        apart = [it for it in everything if it in self._covey_local]
+        kept = [it for it in self.inner_optimizer.variables if it is not rate]
+        return [plain(it) for it in without_slots_of(apart, everything, kept)]
 
 
-def plain(variable: Any) -> Any:
-    """The backend's own variable, or tensor, of a Keras variable."""
-    return variable.value if isinstance(variable, keras.Variable) else variable
+def _scaled(gradient: Any, scale: float) -> Any:
+    return gradient if scale == 1.0 else gradient * scale

@@ -53,7 +53,7 @@ from covey.errors import Unsupported
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
-from covey.tensorflow import ops, place_ops
+from covey.tensorflow import neighbor_ops, ops, place_ops
 from covey.tensorflow.compression import Compression
 from covey.tensorflow.functions import (
     allgather_object,
@@ -63,6 +63,7 @@ from covey.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
+from covey.tensorflow.neighbor_ops import *  # noqa: F401,F403
 from covey.tensorflow.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.tensorflow.place_ops import *  # noqa: F401,F403
 from covey.tensorflow.tape import DistributedGradientTape
@@ -70,6 +71,7 @@ from covey.tensorflow.tape import DistributedGradientTape
 __all__ = [
     "Adasum",
     "Average",
+    "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
@@ -102,17 +104,13 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
-] + horovod.__all__ + ops.__all__ + place_ops.__all__
+] + horovod.__all__ + ops.__all__ + neighbor_ops.__all__ + place_ops.__all__
 
-_NOT_YET = (
-    "BroadcastGlobalVariablesHook",
-    "elastic",
-    "neighbor_allreduce",
-    "pair_average",
-)
+_NOT_YET = ("elastic",)
 
-_LATE = {  # Keras takes seconds to import.
-    "DistributedOptimizer": "optimizer",
+_LATE = {  # Keras takes seconds to import, and so do parts of TensorFlow 1.
+    "BroadcastGlobalVariablesHook": "session_hook",
+    "DistributedOptimizer": "distributed_optimizer",
     "PartialDistributedGradientTape": "partial_tape",
     "SyncBatchNormalization": "sync_batch_norm",
     "consensus": "consensus",

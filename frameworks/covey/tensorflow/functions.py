@@ -99,7 +99,23 @@ def broadcast_object(
     name: Optional[str] = None,
     process_set: Group = world,
 ) -> Any:
-    """As :func:`covey.broadcast_object`; ``session`` is accepted for Horovod's sake."""
+    """The object of rank ``root_rank``.
+
+    Args:
+        obj: on that rank anything that can be pickled; on the others it is not looked at.
+        root_rank: a global rank.
+        session: accepted for Horovod's sake.
+        name, process_set: see covey.tensorflow.ops.
+
+    Returns:
+        The object itself on ``root_rank``, on the others a copy.
+
+    Raises:
+        As :func:`covey.broadcast_object`.
+
+    Example:
+        >>> config = hvd.broadcast_object(config, root_rank=0)
+    """
     del session
     return objects.broadcast_object(obj, root_rank, name, process_set)
 
@@ -127,6 +143,18 @@ def broadcast_object_fn(
 def allgather_object(
     obj: Any, session: Any = None, name: Optional[str] = None, process_set: Group = world
 ) -> List[Any]:
-    """As :func:`covey.allgather_object`; ``session`` is accepted for Horovod's sake."""
+    """The objects of all ranks, a list in rank order.
+
+    Args:
+        obj: anything that can be pickled.
+        session: accepted for Horovod's sake.
+        name, process_set: see covey.tensorflow.ops.
+
+    Raises:
+        As :func:`covey.allgather_object`.
+
+    Example:
+        >>> names = hvd.allgather_object(socket.gethostname())
+    """
     del session
     return objects.allgather_object(obj, name, process_set)

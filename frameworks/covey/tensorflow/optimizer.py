@@ -14,7 +14,8 @@ from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
 from covey.errors import Unsupported
 from covey.group import Group, world
-from covey.keras.wrapped import WrappedOptimizer, own_class, plain
+from covey.keras.wrapped import WrappedOptimizer, own_class
+from covey.local_variables import plain
 from covey.method import choose
 from covey.reduce_op import Average
 from covey.tensorflow.accumulation import Accumulation
@@ -37,15 +38,17 @@ class DistributedOptimizer(WrappedOptimizer):
             its own, after the exchange. For loss scaling give
             ``keras.optimizers.LossScaleOptimizer(optimizer)``, not the other way round.
         name: of the optimizer.
-        device_dense, device_sparse, num_groups, groups, scale_local_gradients, use_locking:
-            accepted for Horovod's sake.
+        device_dense, device_sparse, num_groups, groups, use_locking: accepted for Horovod's sake.
         compression: ``Compression.none``; ``.fp16`` or ``.bf16``: the codec of this name.
         sparse_as_dense: accepted: ``tf.IndexedSlices`` are always made dense.
-        gradient_predivide_factor: 1.
+        gradient_predivide_factor: with Average: divides gradients before all ranks' are summed up,
+            and multiplies after it. Only with a method that sums them up.
         op: Average or Sum, of gradients.
         backward_passes_per_step: so many calls of ``apply()`` add up to one step.
         average_aggregated_gradients: divides the sum of these by their number.
-        process_set: the ranks that train together; this rank must be one of them.
+        process_set: the ranks that train together. Another rank trains by itself.
+        scale_local_gradients: divides the gradients of local variables by the size of
+            ``process_set``: :meth:`register_local_var`.
         method: such as "local:local_steps=8"; None: as COVEY_METHOD says, else "allreduce".
         settings: parameters of the method: ``local_steps=8``, ``codec="int8"``.
 
@@ -63,6 +66,7 @@ class DistributedOptimizer(WrappedOptimizer):
     """
 
     backend = "tensorflow"
+    variable = tf.Variable
 
     def __init__(
         self,
@@ -77,7 +81,7 @@ class DistributedOptimizer(WrappedOptimizer):
         backward_passes_per_step: int = 1,
         average_aggregated_gradients: bool = False,
         num_groups: int = 0,
-        groups: Optional[int] = None,
+        groups: Any = None,
         process_set: Group = world,
         scale_local_gradients: bool = True,
         use_locking: bool = False,
@@ -85,14 +89,15 @@ class DistributedOptimizer(WrappedOptimizer):
         method: Optional[str] = None,
         **settings: object,
     ) -> None:
-        del device_dense, device_sparse, sparse_as_dense, scale_local_gradients, use_locking
+        del device_dense, device_sparse, sparse_as_dense, use_locking
         if isinstance(optimizer, str):
             optimizer = keras.optimizers.get(optimizer)
         check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
         text = with_compression(choose(method, settings), compression)
         added = Accumulation(backward_passes_per_step, average_aggregated_gradients)
         super().__init__(
-            optimizer, name, op=op, group=process_set, method=text, is_chosen=method is not None
+            optimizer, name, op=op, group=process_set, method=text, is_chosen=method is not None,
+            factor=gradient_predivide_factor, scale_local=scale_local_gradients,
         )
         self._covey_sum = added
 
@@ -125,15 +130,15 @@ class DistributedOptimizer(WrappedOptimizer):
                 "a step that XLA compiles cannot wait for other ranks: write "
                 "model.compile(..., jit_compile=False), or tf.function without jit_compile"
             )
-        trainer = self._trainer_of(gradients, trainable_variables)
+        variables = self._prepared(gradients, trainable_variables)
         dense = [
             tf.zeros(it.shape, it.dtype) if gradient is None else tf.convert_to_tensor(gradient)
-            for gradient, it in zip(gradients, trainer.variables)
+            for gradient, it in zip(gradients, map(plain, variables))
         ]
         rate = self._rate()
         hypers = [] if rate is None else [tf.cast(tf.convert_to_tensor(rate), tf.float64)]
         numbers = tf.reshape(tf.convert_to_tensor(hypers, tf.float64), [len(hypers)])
-        self._covey_sum.add(dense, lambda sums: trainer.step(sums, numbers))
+        self._covey_sum.add(dense, lambda sums: self._step(variables, sums, numbers))
 
     def is_in_graph(self) -> bool:
         """Whether the caller is within a tf.function."""
@@ -159,6 +164,7 @@ class DistributedOptimizer(WrappedOptimizer):
     def _update(self, gradients: List[Any], hypers: Any) -> None:
         """An update by the inner optimizer, with the learning rate of these gradients."""
         rate, variables = self._rate(), self._trainable_variables
+        gradients = self._completed(gradients)
         if rate is None:
             self.inner_optimizer.apply(gradients, variables)
             return

@@ -7,8 +7,8 @@ from typing import Any, Iterable, Optional, Type, Union
 import keras
 import tensorflow as tf
 
-from covey.errors import InvalidArgument
 from covey.group import Group, world
+from covey.local_variables import trainable_of
 from covey.reduce_op import Average
 from covey.tensorflow.compression import Compression, Compressor
 from covey.tensorflow.tape import DistributedGradientTape
@@ -44,11 +44,7 @@ def PartialDistributedGradientTape(  # pylint: disable=invalid-name  # Horovod's
     Example:
         >>> tape = hvd.PartialDistributedGradientTape(tape, local_layers=model.layers[0])
     """
-    layers = [local_layers] if isinstance(local_layers, keras.layers.Layer) else local_layers
-    listed: Any = list(layers or ())
-    for layer in listed:
-        if not isinstance(layer, keras.layers.Layer):
-            raise InvalidArgument(f"local_layers must hold Keras layers, not {layer!r}")
+    local = trainable_of(local_layers)
     made = DistributedGradientTape(
         gradtape,
         device_dense,
@@ -62,7 +58,6 @@ def PartialDistributedGradientTape(  # pylint: disable=invalid-name  # Horovod's
         process_set,
         scale_local_gradients,
     )
-    for layer in listed:
-        for variable in layer.trainable_weights:
-            made.register_local_source(variable)
+    for variable in local:
+        made.register_local_source(variable)
     return made

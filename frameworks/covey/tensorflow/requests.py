@@ -88,6 +88,28 @@ def alltoall(
     )
 
 
+def neighbor_allreduce(
+    how: How,
+    tensor: Any,
+    row: Sequence[Any],
+    name: Optional[str],
+    group: Group,
+    names_receivers: bool,
+    any_sum: bool,
+) -> Any:
+    """One tensor; ``row``: own weight, sources, weights and receivers, as tensors."""
+    handle, attributes = _head(how, name, group)
+    return operations.covey_neighbor_allreduce(
+        handle,
+        tensor,
+        *row,
+        codec=how.codec or "",
+        names_receivers=names_receivers,
+        any_sum=any_sum,
+        **attributes,
+    )
+
+
 # ---- Gradients: as in Horovod, of copies of one tensor (broadcast, allgather) the mean -----------
 
 
@@ -183,3 +205,12 @@ def _alltoall_gradient(node: Any, grad: Any, _: Any) -> List[Any]:
     kept = tf.shape(node.inputs[1])[:1] - tf.shape(back)[:1]
     zeros = tf.zeros(tf.concat([kept, tf.shape(back)[1:]], 0), back.dtype)
     return [None, tf.concat([back, zeros], 0), None]
+
+
+@tf.RegisterGradient("CoveyNeighborAllreduce")
+def _neighbor_gradient(node: Any, grad: Any) -> Any:
+    """Refused: it would be lost silently."""
+    del node, grad
+    raise NotImplementedError(
+        "neighbor_allreduce and pair_average have no gradient: give them tf.stop_gradient(tensor)"
+    )

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Type
+from typing import Any, List, Tuple, Type
 
 import tensorflow as tf
 
-from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group, world
+from covey.local_variables import VariableSet
 from covey.method import unused
-from covey.reduce_op import Average, Sum
+from covey.reduce_op import Average
 from covey.tensorflow.compression import Compression, Compressor
-from covey.tensorflow.ops import allreduce, grouped_allreduce
-
-FIRST_BUCKET_BYTES = 1 << 20
-BUCKET_BYTES = 8 << 20
-
-
-class _Options(NamedTuple):
-    """How gradients are reduced."""
-
-    op: int
-    prescale: float
-    postscale: float
-    compression: Type[Compressor]
-    sparse_as_dense: bool
-    group: Group
+from covey.tensorflow.reduction import Reduction, scaled
 
 
 class DistributedGradientTape:
@@ -44,8 +30,9 @@ class DistributedGradientTape:
         gradient_predivide_factor: with Average: divides before the sum by this, after it by the
             size over this.
         num_groups: how many buckets; 0: by size.
-        groups: None, or a number as ``num_groups``; lists of variables are not possible yet.
-        process_set: the ranks that take part; this rank must be one of them.
+        groups: None, or a number as ``num_groups``; or lists of variables: the gradients of a list
+            travel together, and each one that is in no list alone.
+        process_set: the ranks that take part. On other ranks gradients stay their own.
         scale_local_gradients: divides gradients of local sources by the size of ``process_set``.
 
     Raises:
@@ -68,29 +55,18 @@ class DistributedGradientTape:
         op: int = Average,
         gradient_predivide_factor: float = 1.0,
         num_groups: int = 0,
-        groups: Optional[int] = None,
+        groups: Any = None,
         process_set: Group = world,
         scale_local_gradients: bool = True,
     ) -> None:
         del device_dense, device_sparse
-        if op not in (Average, Sum):
-            raise Unsupported("DistributedGradientTape: op must be Average or Sum")
-        if groups is not None and not isinstance(groups, int):
-            raise Unsupported("DistributedGradientTape: groups must be a number or None")
-        self._count = num_groups if groups is None else groups
-        if self._count < 0:
-            raise InvalidArgument("DistributedGradientTape: the number of groups is negative")
-        scales = (1.0, 1.0)
-        if gradient_predivide_factor != 1.0:
-            if op != Average or gradient_predivide_factor <= 0:
-                raise InvalidArgument(
-                    "gradient_predivide_factor must be positive and goes with op=Average only"
-                )
-            scales = (1.0 / gradient_predivide_factor, gradient_predivide_factor)
-        self._options = _Options(op, *scales, compression, sparse_as_dense, process_set)
+        self._reduction = Reduction(
+            compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups,
+            process_set,
+        )  # fmt: skip
         self._tape = gradtape
         self._local_scale = 1 / process_set.size() if scale_local_gradients else 1.0
-        self._local: Dict[int, Any] = {}
+        self._local = VariableSet()
         unused("DistributedGradientTape")
 
     def __getattr__(self, name: str) -> Any:
@@ -104,105 +80,48 @@ class DistributedGradientTape:
         return self._tape.__exit__(*exception)
 
     def gradient(
-        self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+        **options: Any,
     ) -> Any:
         """As ``tf.GradientTape.gradient``, reduced over the ranks.
 
         Args:
             target, sources, output_gradients, options: as ``tf.GradientTape.gradient``.
+            use_generic_names: accepted for Horovod's sake.
 
         Returns:
             The gradients in the structure of ``sources``; None where a source has none.
         """
+        del use_generic_names
         own = self._tape.gradient(target, sources, output_gradients, **options)
-        flat = tf.nest.flatten(own)
-        stay = [id(_plain(source)) in self._local for source in tf.nest.flatten(sources)]
-        given = [gradient for gradient, stays in zip(flat, stay) if not stays]
-        reduced = iter(reduce_gradients(given, self._count, self._options))
+        flat, listed = tf.nest.flatten(own), tf.nest.flatten(sources)
+        shared = [(grad, it) for grad, it in zip(flat, listed) if it not in self._local]
+        reduced = iter(self._reduction.of([grad for grad, _ in shared], [it for _, it in shared]))
         result = [
-            _scaled(gradient, self._local_scale) if stays else next(reduced)
-            for gradient, stays in zip(flat, stay)
+            scaled(gradient, self._local_scale) if it in self._local else next(reduced)
+            for gradient, it in zip(flat, listed)
         ]
         return tf.nest.pack_sequence_as(own, result)
 
+    def get_local_and_global_gradients(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+    ) -> Tuple[List[Tuple[Any, Any]], List[Tuple[Any, Any]]]:
+        """As :meth:`gradient`: (source, gradient) of the local sources, and of the others."""
+        found = self.gradient(target, sources, output_gradients, use_generic_names)
+        pairs = list(zip(tf.nest.flatten(sources), tf.nest.flatten(found)))
+        return (
+            [pair for pair in pairs if pair[0] in self._local],
+            [pair for pair in pairs if pair[0] not in self._local],
+        )
+
     def register_local_source(self, source: Any) -> None:
         """From now on the gradient of the variable ``source`` is this rank's own."""
-        plain = _plain(source)
-        self._local[id(plain)] = plain
-
-
-def _plain(source: Any) -> Any:
-    """The tf.Variable of a Keras variable; anything else is what it is."""
-    value = getattr(source, "value", None)
-    return source if value is None or callable(value) else value
-
-
-def _scaled(gradient: Any, scale: float) -> Any:
-    if gradient is None or scale == 1.0:
-        return gradient
-    if isinstance(gradient, tf.IndexedSlices):
-        values = _scaled(gradient.values, scale)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return gradient * tf.cast(scale, gradient.dtype)
-
-
-def reduce_gradients(gradients: Sequence[Any], count: int, options: _Options) -> List[Any]:
-    """Dense gradients by buckets, ``tf.IndexedSlices`` one by one, None as it is."""
-    results = list(gradients)
-    if options.sparse_as_dense:
-        results = [g if g is None else tf.convert_to_tensor(g) for g in results]
-    sparse = [i for i, g in enumerate(results) if isinstance(g, tf.IndexedSlices)]
-    dense = [i for i, g in enumerate(results) if g is not None and i not in sparse]
-    for i in sparse:
-        results[i] = allreduce(
-            results[i], op=options.op, name=f"gradients.sparse.{i}", process_set=options.group
-        )
-    sizes = [_size_bytes(results[i]) for i in dense]
-    for number, places in enumerate(buckets(sizes, count)):
-        mine = [dense[place] for place in places]
-        reduced = grouped_allreduce(
-            [results[i] for i in mine],
-            compression=options.compression,
-            op=options.op,
-            prescale_factor=options.prescale,
-            postscale_factor=options.postscale,
-            process_set=options.group,
-            name=f"gradients.{number}",
-        )
-        for i, tensor in zip(mine, reduced):
-            results[i] = tensor
-    return results
-
-
-def _size_bytes(tensor: Any) -> int:
-    """0 for a shape that is not known before it runs."""
-    return (tensor.shape.num_elements() or 0) * int(tensor.dtype.size)
-
-
-def buckets(sizes_bytes: Iterable[int], count: int = 0) -> List[List[int]]:
-    """Which places travel together: from the last, which backward computes first.
-
-    Args:
-        sizes_bytes: of each place.
-        count: how many buckets of about as many places; 0: closed at 1 MiB, then at 8 MiB.
-
-    Example:
-        >>> buckets([100, 2 << 20, 3, 4])
-        [[3, 2, 1], [0]]
-    """
-    sizes = list(sizes_bytes)
-    backwards = list(range(len(sizes) - 1, -1, -1))
-    if count > 0:
-        bounds = [len(sizes) * i // count for i in range(count + 1)]
-        cut = [backwards[begin:end] for begin, end in zip(bounds, bounds[1:])]
-        return [bucket for bucket in cut if bucket]
-    result: List[List[int]] = []
-    filled, limit = 0, 0
-    for place in backwards:
-        if not result or filled >= limit:
-            limit = BUCKET_BYTES if result else FIRST_BUCKET_BYTES
-            result.append([])
-            filled = 0
-        result[-1].append(place)
-        filled += sizes[place]
-    return result
+        self._local.add(source)

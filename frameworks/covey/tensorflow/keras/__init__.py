@@ -18,28 +18,42 @@ from typing import Any, List
 
 from covey import horovod
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
+from covey.keras.checkpoint import load, save
+from covey.keras.consensus import consensus
 from covey.keras.models import load_model
+from covey.keras.partial_optimizer import PartialDistributedOptimizer
 from covey.ops import absent
 from covey.tensorflow import (
     Adasum,
     Average,
     Compression,
+    DistributedGradientTape,
     Max,
     Min,
     Product,
     Sum,
     allgather_object,
+    alltoall,
     barrier,
+    broadcast_,
     broadcast_object,
+    broadcast_object_fn,
     broadcast_variables,
     cross_rank,
     cross_size,
+    gather,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_reducescatter,
     init,
     is_homogeneous,
     is_initialized,
     join,
     local_rank,
     local_size,
+    neighbor_allreduce,
+    pair_average,
+    place_ops,
     rank,
     shutdown,
     size,
@@ -51,45 +65,66 @@ from covey.tensorflow.keras.functions import (
     allgather,
     allreduce,
     broadcast,
+    broadcast_global_variables,
     reducescatter,
 )
 from covey.tensorflow.optimizer import DistributedOptimizer
+from covey.tensorflow.partial_tape import PartialDistributedGradientTape
+from covey.tensorflow.place_ops import *  # noqa: F401,F403
+from covey.tensorflow.sync_batch_norm import SyncBatchNormalization
 
 __all__ = [
     "Adasum",
     "Average",
     "Compression",
+    "DistributedGradientTape",
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
+    "PartialDistributedOptimizer",
     "Product",
     "Sum",
+    "SyncBatchNormalization",
     "allgather",
     "allgather_object",
     "allreduce",
+    "alltoall",
     "barrier",
     "broadcast",
+    "broadcast_",
+    "broadcast_global_variables",
     "broadcast_object",
+    "broadcast_object_fn",
     "broadcast_variables",
     "callbacks",
+    "consensus",
     "cross_rank",
     "cross_size",
+    "gather",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
     "init",
     "is_homogeneous",
     "is_initialized",
     "join",
+    "load",
     "load_model",
     "local_rank",
     "local_size",
+    "neighbor_allreduce",
+    "pair_average",
     "rank",
     "reducescatter",
+    "save",
     "shutdown",
     "size",
     "start_timeline",
     "stop_timeline",
-] + horovod.__all__
+] + horovod.__all__ + place_ops.__all__
 
-_NOT_YET = ("PartialDistributedOptimizer", "broadcast_global_variables", "elastic")
+_NOT_YET = ("elastic",)
 
 
 def __getattr__(name: str) -> Any:
