@@ -59,6 +59,34 @@ def part(whole: Any, rank: int, size: int) -> Any:
     raise AssertionError(rank)
 
 
+def in_place() -> None:
+    """A result may take the memory of an input that nothing else needs, and no other's."""
+
+    @tf.function
+    def step(x: Any) -> List[Any]:
+        alone, needed, root = x + 1.0, x + 2.0, x + 3.0
+        return [
+            hvd.allreduce(alone, op=hvd.Sum, name="alone"),
+            hvd.allreduce(needed, op=hvd.Sum, name="needed"),
+            hvd.allreduce(x, op=hvd.Sum, name="given"),
+            *hvd.grouped_allreduce([needed, x * 2.0], op=hvd.Sum, name="group"),
+            hvd.broadcast(root, 0, name="root"),
+            needed,
+            root,
+        ]
+
+    size, rank = hvd.size(), hvd.rank()
+    ranks = numpy.stack([data(r, (1000,)) for r in range(size)])
+    total, mine = ranks.sum(0), ranks[rank]
+    x = tf.constant(mine, tf.float32)
+    for _ in range(3):
+        wanted = [total + size, total + 2 * size, total, total + 2 * size, 2 * total,
+                  ranks[0] + 3, mine + 2, mine + 3]
+        for number, (got, one) in enumerate(zip(step(x), wanted)):
+            equal(got, one, number)
+        equal(x, mine, "what was given")
+
+
 def reduced_parts() -> None:
     size, rank = hvd.size(), hvd.rank()
     for dtype in NUMBERS:
@@ -313,6 +341,9 @@ class Cases:
 
     def call(self, function: Callable[..., Any], *args: Any) -> List[Any]:
         return pool(self.size).call(function, *args, timeout=180)
+
+    def test_a_result_in_the_memory_of_an_input(self) -> None:
+        self.call(in_place)
 
     def test_reducescatter_of_every_dtype(self) -> None:
         self.call(reduced_parts)
