@@ -21,9 +21,10 @@ if IS_RANK:
     from covey.keras.callbacks import MetricAverageCallback
 
 METHODS = (
-    "allreduce", "eager:max_wait=60s", "diloco:H=3,max_wait=60s", "swarm:H=2",
+    "allreduce", "eager:max_wait=60s", "diloco:H=3,outer_momentum=0.3,max_wait=60s", "swarm:H=2",
     *also("local:H=3", "wagma:S=2,tau=3,max_wait=60s", "dpsgd", "adpsgd"),
 )
+"""With H below about 10 the outer momentum of 0.9 makes losses swing for more than these epochs."""
 SAMPLES, BATCH, RATE = 64, 8, 0.0625
 
 pool = SharedPool(__file__)
