@@ -21,9 +21,10 @@ if IS_RANK:
     from covey.keras.callbacks import MetricAverageCallback
 
 METHODS = (
-    "allreduce", "eager:max_wait=60s", "diloco:H=3,max_wait=60s", "swarm:H=2",
+    "allreduce", "eager:max_wait=60s", "diloco:H=3,outer_momentum=0.3,max_wait=60s", "swarm:H=2",
     *also("local:H=3", "wagma:S=2,tau=3,max_wait=60s", "dpsgd", "adpsgd"),
 )
+"""With H below about 10 the outer momentum of 0.9 makes losses swing for more than these epochs."""
 SAMPLES, BATCH, RATE = 64, 8, 0.0625
 
 pool = SharedPool(__file__)
@@ -145,8 +146,8 @@ def kernel_of(layer: Any) -> Any:
     return keras.ops.convert_to_numpy(layer.kernel).copy()
 
 
-def local_layers_in_fit() -> List[List[float]]:
-    """Weights of the local and of the other layer, of each rank."""
+def local_layers_in_fit() -> List[Any]:
+    """Whether the local layer was left alone; weights of it and of the other one."""
     rank = hvd.rank()
     layers = [
         keras.layers.Dense(2, kernel_initializer=keras.initializers.Constant(rank + 1.0), name=name)
@@ -163,11 +164,11 @@ def local_layers_in_fit() -> List[List[float]]:
     inputs = numpy.ones([4, 3], "float32")
     before = kernel_of(layers[0])
     model.fit(inputs, numpy.zeros([4, 2]), epochs=0, callbacks=[callback], verbose=0)
-    assert (kernel_of(layers[0]) == before).all(), "it was broadcast"
+    is_kept = bool((kernel_of(layers[0]) == before).all())
     model.fit(inputs, numpy.zeros([4, 2]), epochs=3, callbacks=[callback], verbose=0)
     states = [it.name for it in optimizer.inner_optimizer.variables]
     assert sum("own_kernel" in name for name in states) == 1, states
-    return [kernel_of(layer).ravel().tolist() for layer in layers]
+    return [is_kept, *(kernel_of(layer).ravel().tolist() for layer in layers)]
 
 
 def saved_and_loaded(folder: str) -> Dict[str, Any]:
@@ -292,7 +293,9 @@ class KerasTest(unittest.TestCase):
         self.assertEqual(unbuilt[0], unbuilt[1])
 
     def test_local_layers_in_fit(self) -> None:
-        (own, common), (own_1, common_1) = self.ranks(2).call(local_layers_in_fit, timeout=180)
+        ends = self.ranks(2).call(local_layers_in_fit, timeout=180)
+        (is_kept, own, common), (is_kept_1, own_1, common_1) = ends
+        self.assertTrue(is_kept and is_kept_1, "the callback has broadcast it")
         self.assertEqual(common, common_1)
         self.assertNotEqual(own, own_1)
 
