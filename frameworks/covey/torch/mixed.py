@@ -21,6 +21,7 @@ from covey.torch.own import take_scale
 from covey.torch.tensor_loop import TensorLoop
 from covey.training_terms import Met, begin_name, mixed_name
 
+
 class MixedTrainer:
     """In the place of ``CoreTrainer``: the model, and nothing else, is all ranks'."""
 
