@@ -155,6 +155,8 @@ class Trainer:
             Timeout, Mismatch, Aborted: as ``step``; called again it goes on.
         """
         self._loop.finish(strict)
+        if self._is_mixed:
+            self._loop.level(self._group.ranks[0], broadcast_)
 
     def settle(self) -> None:
         """Before ``state_dict()``, by every member: nothing that this rank has learnt is with

@@ -21,6 +21,7 @@ from covey.reduce_op import core_code
 from covey.state import state
 from covey.trained_steps import TrainedSteps
 from covey.trainer_handle import TrainerHandle
+from covey.training_terms import are_rounded_apart, begin_name, end_name
 
 # covey_verb of core/api/covey_trainer.h.
 (_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK, _LIST,
@@ -65,6 +66,7 @@ class TrainerLoop(TrainerHandle):
         how = (parsed(method), core_code(op), begin)
         what = (kinds, counts, num_hypers, len(self._kept))
         self._trainer = _native.trainer_open(group.id, name, *how, *what)
+        self._of = (method, group, name)
         length = sum(map(self._bytes, self.parameters))
         self._steps = TrainedSteps(self._trainer, method, group, length, self)
         self._num_hypers = num_hypers
@@ -86,6 +88,15 @@ class TrainerLoop(TrainerHandle):
         _native.trainer_finish(self._trainer, strict)
         self._run()
         self._steps.finished()
+
+    def level(self, root: int, broadcast: Callable[..., Any]) -> None:
+        """After ``finish()`` of ranks of several frameworks: the parameters become those of
+        ``root``, where they may differ by rounding. ``broadcast``: in place, of the framework."""
+        method, group, name = self._of
+        if not are_rounded_apart(method, group, self.position.planned):
+            return
+        for number, parameter in enumerate(self.parameters):
+            broadcast(parameter, root, begin_name(end_name(name), number), group)
 
     def settle(self) -> None:
         """Nothing that this rank has learnt is with another one afterwards, or under way."""

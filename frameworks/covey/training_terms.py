@@ -11,6 +11,7 @@ from typing import Callable, List, NamedTuple, Sequence, Tuple
 
 from covey.errors import Mismatch, Unsupported
 from covey.group import Group
+from covey.method import GRADIENTS, plan
 from covey.names import next_prefix
 from covey.notice import is_shown, tell
 from covey.objects import allgather_object
@@ -117,6 +118,20 @@ def mixed_name(group: Group) -> str:
 def begin_name(name: str, number: int) -> str:
     """The name by which all get the root's parameter ``number`` in that training."""
     return f"{name}.begin.{number}"
+
+
+def are_rounded_apart(method: str, group: Group, planned: int) -> bool:
+    """Whether ``finish()`` finds models that differ by how each framework rounds its updates: all
+    had the same gradients, so that of the core takes them for equal. ``planned``: the version by
+    whose plan the next step goes."""
+    how = plan(method, group.id, planned)
+    return how.payload == GRADIENTS and not how.in_rounds
+
+
+def end_name(name: str) -> str:
+    """In the place of the training's name for ``begin_name``, where all get the root's parameters
+    after ``finish()``."""
+    return f"{name}.end"
 
 
 def _list_of(everyone: Sequence[Terms]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import unittest
+import unittest.mock
 from typing import Any, Callable, Dict, List, Tuple
 
 from ranks import Pool, SharedPool, also, refusal_of
@@ -113,6 +114,13 @@ def trained(frameworks: Tuple[str, ...], method: str) -> List[bytes]:
         "fit": lambda text: by_keras(text, by_fit),
     }
     return ways[frameworks[covey.rank()]](method)
+
+
+def rounded(frameworks: Tuple[str, ...]) -> bytes:
+    """The model after finish(), by a rate that is no power of two: frameworks round its product
+    with a gradient, or only the sum of that and a parameter."""
+    with unittest.mock.patch(f"{__name__}.RATE", 0.1):
+        return trained(frameworks, "allreduce")[-1]
 
 
 class Stepper:
@@ -285,6 +293,10 @@ class MixedTest(unittest.TestCase):
                         for step, pair in enumerate(zip(one, other)):
                             self.assertEqual(*pair, f"rank {rank}, step {step}")
                     self.assertEqual(len({seen[-1] for seen in found}), 1)
+
+    def test_finish_leaves_one_model_where_frameworks_round_otherwise(self) -> None:
+        mix = ("tensorflow", "torch", "numpy")
+        self.assertEqual(len(set(pool(3).call(rounded, mix))), 1)
 
     def test_pairs_end_with_one_model(self) -> None:
         for method in PAIRS:

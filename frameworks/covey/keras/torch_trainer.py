@@ -134,6 +134,8 @@ class Trainer:
     def finish(self, strict: bool = False) -> None:
         """Makes the variables of all members equal; see ``covey.numpy.Trainer.finish``."""
         self._loop.finish(strict)
+        if self.is_mixed:
+            self._loop.level(self._root, lambda it, *to: broadcast_(it.detach(), *to))
 
     def settle(self) -> None:
         """Nothing that this rank has learnt is with another one afterwards, or under way."""

@@ -27,7 +27,15 @@ from covey.tensorflow.ops import by_dtype
 from covey.tensorflow.streams import operations
 from covey.trained_steps import TrainedSteps
 from covey.trainer_handle import TrainerHandle
-from covey.training_terms import Terms, begin_name, meet, mixed_name, terms_of
+from covey.training_terms import (
+    Terms,
+    are_rounded_apart,
+    begin_name,
+    end_name,
+    meet,
+    mixed_name,
+    terms_of,
+)
 
 # covey_verb of core/api/covey_trainer.h.
 (_PENDING, _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK,
@@ -213,6 +221,10 @@ class Trainer:
         lets them and it is not ``strict``. Raises as ``step``; called again it goes on."""
         self._call("strict finish" if strict else "finish")
         self._steps.finished()
+        planned = self.position()[_PLANNED]
+        if self.is_mixed and are_rounded_apart(self.method, self.group, planned):
+            root, name, group = self._root_of
+            _assign(self.variables, _each_of_root(self.variables, root, end_name(name), group))
 
     def settle(self) -> None:
         """Nothing that this rank has learnt is with another one afterwards, or under way."""

@@ -31,7 +31,7 @@ class MixedTrainer:
         """Every member of the group makes one, after they have met. The parameters become those of
         the first one."""
         self._optimizer: Any = weakref.proxy(optimizer)  # It owns this.
-        self._named = list(named)
+        self._named, self._root = list(named), group.ranks[0]
         self._closure: Optional[Callable[[], Any]] = None
         self._loss: Any = None
         parameters = [parameter.detach() for _, parameter in named]
@@ -48,7 +48,7 @@ class MixedTrainer:
         )
         self._loop.serve()
         for number, parameter in enumerate(parameters):
-            broadcast_(parameter, group.ranks[0], begin_name(name, number), group)
+            broadcast_(parameter, self._root, begin_name(name, number), group)
         progress.is_mixed = True
         progress.share(named)
         progress.follow(self._loop.position)
@@ -78,6 +78,7 @@ class MixedTrainer:
         """Makes the parameters of all ranks equal. Raises as ``CoreTrainer.finish``."""
         try:
             self._loop.finish(strict)
+            self._loop.level(self._root, broadcast_)
         finally:
             self._optimizer._covey_progress.follow(self._loop.position)
 
