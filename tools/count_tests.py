@@ -45,7 +45,7 @@ def read_events(lines: List[str]) -> Events:
     for line in lines:
         event = json.loads(line)
         kind, ident = next(iter(event["id"].items()))
-        if kind == "testSummary":
+        if kind == "testSummary" and "testSummary" in event:  # Else the run was interrupted.
             events.status[ident["label"]] = event["testSummary"]["overallStatus"]
         elif kind == "testResult" and "testResult" in event:
             result = event["testResult"]
