@@ -90,7 +90,7 @@ class StepStats:
         self._last = _now()
 
     def sleep(self, step: int) -> None:
-        """What ``--inject`` says for the end of this step, counted from 0."""
+        """Sleeps as ``--inject`` says for the end of this step, counted from 0."""
         if self.injector is not None:
             self.injector.end_step(step, self._work_s)
 

@@ -1,4 +1,4 @@
-"""What the ranks of a training must have in common, whatever their frameworks. Internal.
+"""The terms of a training, which are equal on all ranks, also of several frameworks. Internal.
 
 Ranks of one framework leave it to their adapter, and to the core, which know more. Where there are
 several frameworks, each rank's adapter copies its parameters one by one in their order, and what an

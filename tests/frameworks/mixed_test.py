@@ -190,7 +190,7 @@ def late(frameworks: Tuple[str, ...], who: int, steps: int) -> Tuple[int, bytes]
 
 
 def operations() -> List[str]:
-    """Of rank 0 by torch, of rank 1 by TensorFlow, of rank 2 by NumPy: their results as texts."""
+    """Results as texts: rank 0 has torch, rank 1 TensorFlow, rank 2 NumPy."""
     rank = covey.rank()
     hvd = (covey.torch, covey.tensorflow, covey.numpy)[rank]
     make = (torch.tensor, tf.constant, numpy.asarray)[rank]
@@ -221,7 +221,7 @@ def operations() -> List[str]:
 
 
 def refusals() -> Dict[str, str]:
-    """What each says, on rank 0 of torch and rank 1 of TensorFlow."""
+    """The message of each refusal: rank 0 has torch, rank 1 TensorFlow."""
     said: Dict[str, str] = {}
     framework = ("torch", "tensorflow")[covey.rank()]
 

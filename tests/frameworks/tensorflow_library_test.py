@@ -67,7 +67,7 @@ def found() -> str:
 
 
 def imported(folder: str, env: Dict[str, str], unwritable: bool = False) -> str:
-    """What importing the package in `folder` ends with."""
+    """The outcome of importing the package in `folder`."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
     os.environ.update(env)
@@ -172,7 +172,7 @@ class FirstImportTest(unittest.TestCase):
         return made
 
     def lines(self, pool: Pool) -> List[str]:
-        """What all ranks have said of the operations."""
+        """The lines of all ranks about the operations."""
         said = "".join(pool.stderr(rank) for rank in range(pool.size))
         return [line for line in said.splitlines() if "operations" in line]
 

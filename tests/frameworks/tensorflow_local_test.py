@@ -131,7 +131,7 @@ def local_updates(in_function: bool) -> None:
 
 
 def slots() -> None:
-    """What an optimizer keeps for a local variable is not exchanged; what is not clear is."""
+    """State of a local variable is not exchanged; state whose variable is not clear is."""
     from covey.local_variables import without_slots_of
 
     names = {"a": ["a_momentum", "a_b_momentum", "iteration"], "a/b": ["a_momentum", "iteration"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pathlib
 import re
@@ -12,12 +11,21 @@ import tempfile
 import unittest
 from typing import Any, Dict
 
-from harness import LIMIT_S, REPOSITORY, also, environment, preload, run_launcher
+from harness import (
+    LIMIT_S,
+    REPOSITORY,
+    TENSORFLOW,
+    WHY_NO_TENSORFLOW,
+    also,
+    environment,
+    preload,
+    run_launcher,
+    with_operations,
+)
 
 preload("torch")
 
 EXAMPLES = REPOSITORY / "examples"
-OPERATIONS = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"  # Of Bazel.
 TRAIN = str(EXAMPLES / "fashion_mnist" / "train.py")
 FEW = ["--epochs", "2", "--max-steps", "5", "--batch-size", "16"]
 
@@ -26,14 +34,9 @@ class MinimalTest(unittest.TestCase):
     def test_two_ranks_learn_the_same_weights(self) -> None:
         self.check("pytorch_minimal.py")
 
-    @unittest.skipIf(
-        importlib.util.find_spec("tensorflow") is None,
-        "no TensorFlow here: tools/setup --with tensorflow",
-    )
+    @unittest.skipUnless(TENSORFLOW, WHY_NO_TENSORFLOW)
     def test_under_tensorflow(self) -> None:
-        env = {"TF_CPP_MIN_LOG_LEVEL": "3", "COVEY_PRELOAD": "tensorflow"}
-        if OPERATIONS.is_dir():
-            env["COVEY_PLUGIN_PATH"] = str(OPERATIONS)
+        env = {"COVEY_PRELOAD": "tensorflow", **with_operations()}
         self.check("tensorflow_minimal.py", env=env)
         for method in ("eager", *also("local:H=4", "swarm")):
             with self.subTest("a loop", method=method):

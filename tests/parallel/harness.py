@@ -6,6 +6,7 @@ that only a hang reaches.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -24,6 +25,10 @@ LIMIT_S = 60.0
 PLUGIN_FOLDER = str(pathlib.Path(__file__).absolute().parents[2] / "ops" / "control")
 PLUGIN = os.path.exists(os.path.join(PLUGIN_FOLDER, "libcovey_grpc.so"))
 WHY_NO_PLUGIN = "libcovey_grpc.so was not built: tools/setup says what it needs"
+TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
+WHY_NO_TENSORFLOW = "no TensorFlow here: tools/setup --with tensorflow"
+# Where Bazel has compiled covey.tensorflow's operations; by hand the first import does so.
+_OPERATIONS = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"
 _MARK = "LAUNCHER_TEST_MARK"
 # Of jobs: drawn, as a secret has to be.
 SECRET = "9e7d24f0c1b85a3362d4f1a07bc8e9554f0d3a1c67b29e8840f5d6c7ab1392e4"
@@ -47,6 +52,12 @@ def preload(modules: str) -> None:
     """From now on ranks that run Python are forks of a process that has imported these: `coveyrun
     --preload`, which preload_test.py shows to change nothing else."""
     _shared["COVEY_PRELOAD"] = modules
+
+
+def with_operations() -> Dict[str, str]:
+    """The variables by which a rank finds covey.tensorflow's operations."""
+    found = {"COVEY_PLUGIN_PATH": str(_OPERATIONS)} if _OPERATIONS.is_dir() else {}
+    return {"TF_CPP_MIN_LOG_LEVEL": "3", **found}
 
 
 class Hang(AssertionError):

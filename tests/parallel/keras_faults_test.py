@@ -4,16 +4,13 @@ Method: a job in which one rank stops itself until the others have gone on, and 
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import pathlib
 import sys
 import tempfile
 import unittest
 
-from harness import run_launcher
+from harness import TENSORFLOW, WHY_NO_TENSORFLOW, run_launcher, with_operations
 
-OPERATIONS = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"  # Of Bazel.
 SCRIPT = """
 import os, pathlib, signal, sys, hashlib
 import keras, numpy
@@ -59,15 +56,10 @@ print("end", rank, faults.after, digest[:12], flush=True)
 """
 
 
-@unittest.skipIf(
-    importlib.util.find_spec("tensorflow") is None,
-    "no TensorFlow here: tools/setup --with tensorflow",
-)
+@unittest.skipUnless(TENSORFLOW, WHY_NO_TENSORFLOW)
 class KerasFaultsTest(unittest.TestCase):
     def test_a_stopped_and_a_killed_rank(self) -> None:
-        env = {"TF_CPP_MIN_LOG_LEVEL": "3", "COVEY_PRELOAD": "tensorflow"}
-        if OPERATIONS.is_dir():
-            env["COVEY_PLUGIN_PATH"] = str(OPERATIONS)
+        env = {"COVEY_PRELOAD": "tensorflow", **with_operations()}
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "script.py")
             with open(script, "w", encoding="utf-8") as file:

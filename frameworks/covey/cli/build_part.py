@@ -85,7 +85,7 @@ def compile_part(part: Part, path: str) -> None:
 
 
 def _move(made: str, path: str) -> None:
-    """Of another file system, perhaps, in one step."""
+    """A rename, by way of a copy beside `path`: `made` may lie on another file system."""
     aside = f"{path}.{os.getpid()}"
     try:
         shutil.copyfile(made, aside)

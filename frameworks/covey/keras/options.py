@@ -67,7 +67,7 @@ def check_updates(text: str, group: Group) -> None:
 
 
 def check_passes(passes: int) -> int:
-    """Of backward passes for a step. Raises InvalidArgument (a ValueError): it is not 1 or more."""
+    """The number of backward passes of a step. Raises InvalidArgument (a ValueError) below 1."""
     if not isinstance(passes, int) or passes < 1:
         raise InvalidArgument(f"backward_passes_per_step must be 1 or more, not {passes!r}")
     return passes

@@ -23,7 +23,7 @@ class Resumption(NamedTuple):
 
 
 BEGIN = 3
-"""Of a position's fields: ``begin`` of the trainer that goes on from there."""
+"""The index in a position of ``begin``, for the trainer that goes on from there."""
 
 
 def replicated(trainer: int) -> Dict[str, Any]:

@@ -264,8 +264,8 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         return rate if isinstance(rate, keras.Variable) else None
 
     def _kept(self) -> List[Any]:
-        """What an update changes beside the model, without a framework's wrapping and without what
-        is kept for local variables."""
+        """The optimizer's state that ranks share, as variables of the backend: without the learning
+        rate and the state of local variables."""
         rate, everything = self._rate(), self._trainable_variables
         apart = [it for it in everything if it in self._covey_local]
         kept = [it for it in self.inner_optimizer.variables if it is not rate]

@@ -41,7 +41,7 @@ from covey.training_terms import (
 (_PENDING, _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK,
  _LIST_STATE, _LOAD_STATE, _VACATE) = range(11)
 
-_PLANNED = 12  # Of covey_position's fields.
+_PLANNED = 12  # The index in covey_position.
 _NAME = "TensorFlow"
 
 Tensors = Sequence[Any]

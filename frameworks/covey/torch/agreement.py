@@ -53,7 +53,7 @@ def rates_of(optimizer: Any) -> List[Any]:
 
 
 def _terms(optimizer: Any, named: Sequence[Named]) -> Terms:
-    """What its ranks must have in common with those of other frameworks."""
+    """The terms that ranks of other frameworks compare with theirs."""
     options = optimizer._covey_options
     parameters = [(name, str(it.dtype)[6:], it.shape) for name, it in named]
     return terms_of(

@@ -26,7 +26,7 @@ from covey.torch.sources import (
 
 
 class _Mean(ModelMean):
-    """Of models laid out like ``plans``: flat tensors, whose flags are in no sum."""
+    """The mean of models laid out like ``plans``: flat tensors, whose flags are in no sum."""
 
     def __init__(self, plans: List[BucketPlan]) -> None:
         self.plans = plans
