@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-enum { COVEY_LINK_ABI = 1 };
+enum { COVEY_LINK_ABI = 2 };
 
 typedef struct covey_link {
   void* self;
@@ -24,13 +24,22 @@ typedef struct covey_link {
   int32_t local_rank; /* among the ranks of this host; -1 = unknown */
   int32_t local_size;
   int32_t any_thread;
-  /* 1 = taken (and copied), 0 = no room now, -1 = broken. */
+  /* For poll(2): readable when there is something to do; -1 = there is none, the caller looks. */
+  int32_t descriptor;
+  /* 1 = taken (and copied), 0 = no room now, -1 = the network is broken: every peer is lost. */
   int (*send)(void* self, int32_t to, const void* message, size_t length);
   /* 1 = *message is the next one, valid until the next call; 0 = none has arrived; -1 = broken. */
   int (*receive)(void* self, int32_t* from, const void** message, size_t* length);
   /* 1 = everything taken has left this process. */
   int (*flushed)(void* self);
   void (*close)(void* self);
+  /* Puts (link.h). All three null: the network has none. put returns as send. */
+  void (*land)(void* self, int32_t from, void* memory, size_t length);
+  int (*put)(void* self, int32_t to, uint64_t offset, const void* data, size_t length);
+  void (*drop)(void* self, int32_t peer);
+  /* 1 = *peer has been lost, with one sentence in *how, valid until the next call; each peer once.
+   * 0 = no other. Null: only the whole network is ever lost. */
+  int (*lost)(void* self, int32_t* peer, const char** how);
 } covey_link;
 
 /* Joins; fills *link. 0, or 1 with one sentence in `error`. `abi`: the COVEY_LINK_ABI of the

@@ -63,6 +63,8 @@ Status Mirrored::Open(const Options& options, std::unique_ptr<Link> link,
       return Status::Exhausted("no address space for a mirror of rank " + std::to_string(r) +
                                "; lower COVEY_ARENA_BYTES");
     m->bases_[static_cast<size_t>(r)] = static_cast<std::byte*>(base);
+    if (Rank{r} != m->rank() && m->link_->Puts())
+      m->link_->Land(Rank{r}, {static_cast<std::byte*>(base), options.arena_bytes});
   }
   RETURN_IF_ERROR(m->Join());
   *transport = std::move(m);
@@ -96,12 +98,13 @@ Status Mirrored::Join() {
 
 Mirrored::~Mirrored() {
   SayGoodbye();
+  // The network may go on reading what peers that have left never took: that memory stays.
+  const bool is_read = !link_->Flushed();
+  link_.reset();
   for (int fd : bell_fds_) close(fd);
-  for (int32_t r = 0; r < size(); ++r) {
-    std::byte* base = bases_[static_cast<size_t>(r)];
-    if (Rank{r} != rank() && base != nullptr) munmap(base, options_.arena_bytes);
-  }
-  if (arena_ != nullptr) arena_->Unref();
+  for (std::byte* base : bases_)
+    if (base != nullptr && base != arena_->base()) munmap(base, options_.arena_bytes);
+  if (arena_ != nullptr && !is_read) arena_->Unref();
 }
 
 // Waits until the last message has left: peers that still need it get it.
@@ -125,10 +128,14 @@ void Mirrored::SayGoodbye() {
 void Mirrored::SendOpen(Rank to) {
   Outgoing& out = out_[static_cast<size_t>(ToInt(to))];
   if (out.open.empty()) return;
-  if (lost_[static_cast<size_t>(ToInt(to))]) return out.open.clear();
   if (out.unsent.empty() && link_->Send(to, out.open)) return out.open.clear();
-  out.unsent.push_back(std::move(out.open));
+  out.unsent.push_back({.message = std::move(out.open), .data = {}});
   out.open = {};
+}
+
+bool Mirrored::Offer(Rank to, const Parcel& parcel) {
+  return parcel.message.empty() ? link_->Put(to, parcel.offset, parcel.data)
+                                : link_->Send(to, parcel.message);
 }
 
 // Takes what has arrived, then sends what had to wait.
@@ -140,10 +147,8 @@ void Mirrored::Pump() {
   }
   for (size_t r = 0; r < out_.size(); ++r) {
     Outgoing& out = out_[r];
-    while (!out.unsent.empty() &&
-           (lost_[r] || link_->Send(Rank{static_cast<int32_t>(r)}, out.unsent.front()))) {
+    while (!out.unsent.empty() && Offer(Rank{static_cast<int32_t>(r)}, out.unsent.front()))
       out.unsent.pop_front();
-    }
   }
   for (PeerLoss& loss : link_->PollLost()) Lose(loss.rank, loss.how);
 }
@@ -194,6 +199,8 @@ void Mirrored::Lose(Rank peer, const std::string& how) {
   if (lost_[i]) return;
   lost_[i] = true;
   losses_.push_back({peer, how});
+  out_[i].unsent.clear();
+  link_->Drop(peer);
 }
 
 bool Mirrored::TrySend(Rank to, std::span<const std::byte> message) {
@@ -237,9 +244,15 @@ int Mirrored::ReadPeer(Rank, uint64_t, std::byte*, size_t) { return ENOSYS; }
 void Mirrored::Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes) {
   const auto offset = static_cast<uint64_t>(data - Base(rank()));
   for (Rank peer : peers) {
-    if (peer == rank()) continue;
-    Append(&out_[static_cast<size_t>(ToInt(peer))].open, RecordKind::kPush, offset, data,
-           length_bytes);
+    if (peer == rank() || lost_[static_cast<size_t>(ToInt(peer))]) continue;
+    Outgoing& out = out_[static_cast<size_t>(ToInt(peer))];
+    if (length_bytes >= options_.put_bytes && link_->Puts()) {
+      SendOpen(peer);
+      const Parcel put{.message = {}, .offset = offset, .data = {data, length_bytes}};
+      if (!out.unsent.empty() || !Offer(peer, put)) out.unsent.push_back(put);
+      continue;
+    }
+    Append(&out.open, RecordKind::kPush, offset, data, length_bytes);
   }
 }
 
@@ -267,16 +280,20 @@ void Mirrored::SetParked(Sleeper sleeper) { parked_.store(static_cast<uint32_t>(
 
 Transport::Sleeper Mirrored::Parked() const { return static_cast<Sleeper>(parked_.load()); }
 
-// Until rung, but never longer than options_.look, because messages do not ring; with nothing under
-// way ten times as long.
+// Until rung or the network has something to do. Without a descriptor messages do not ring: never
+// longer than options_.look; with nothing under way ten times as long.
 void Mirrored::Park(Sleeper sleeper, uint32_t ticket, Time until) {
-  const Time look = Parked() == Sleeper::kMailOnly ? 10 * options_.look : options_.look;
-  const Time sleep = std::min(until - MonotonicNow(), look);
+  const int network = link_->Descriptor();
+  Time sleep = until - MonotonicNow();
+  if (network < 0)
+    sleep = std::min(sleep, Parked() == Sleeper::kMailOnly ? 10 * options_.look : options_.look);
   if (Ticket(sleeper) != ticket || sleep <= 0) return;
-  const timespec span{.tv_sec = 0, .tv_nsec = static_cast<long>(sleep)};
-  pollfd bell{bell_fds_[static_cast<size_t>(sleeper)], POLLIN, 0};
+  const timespec span{.tv_sec = static_cast<time_t>(sleep / kSecond),
+                      .tv_nsec = static_cast<long>(sleep % kSecond)};
+  pollfd wakers[] = {{bell_fds_[static_cast<size_t>(sleeper)], POLLIN, 0}, {network, POLLIN, 0}};
   eventfd_t rings = 0;
-  if (ppoll(&bell, 1, &span, nullptr) > 0) eventfd_read(bell.fd, &rings);
+  if (ppoll(wakers, 2, &span, nullptr) > 0 && wakers[0].revents != 0)
+    eventfd_read(wakers[0].fd, &rings);
 }
 
 void Mirrored::Ring(Sleeper sleeper) {

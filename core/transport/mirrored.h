@@ -7,8 +7,10 @@
 // (StepKind::kPush); everything else, from begin headers to landing slots three deep, is as on one
 // host.
 //
-// Words and pushes travel in one message per peer and Wake. Pages of mirrors cost memory when first
-// written. The framework's tensors are never reached by peers: data memory is private.
+// Words and short pushes travel in one message per peer and Wake. A long push is a put, where the
+// network has puts: it is sent from this rank's region and written into the peer's mirror, without a
+// copy. Pages of mirrors cost memory when first written. The framework's tensors are never reached
+// by peers: data memory is private.
 #ifndef COVEY_CORE_TRANSPORT_MIRRORED_H_
 #define COVEY_CORE_TRANSPORT_MIRRORED_H_
 
@@ -29,8 +31,10 @@ class Mirrored final : public Transport {
   struct Options {
     uint64_t arena_bytes = 0;  // of each rank's region; equal on all ranks
     Time start_timeout = 0;    // for the first message of all; 0 = do not wait for it (simulator)
-    // Longest sleep: a network has no descriptor to sleep on, so it has to be looked at.
+    // Longest sleep where the network has no descriptor to sleep on: it has to be looked at.
     Time look = 100 * kMicrosecond;
+    // A push from this length on is a put: below, its copy costs less than a message of its own.
+    size_t put_bytes = size_t{8} << 10;
   };
   static Status Open(const Options& options, std::unique_ptr<Link> link,
                      std::unique_ptr<Transport>* transport);
@@ -41,7 +45,7 @@ class Mirrored final : public Transport {
   int local_rank() const override { return link_->local_rank(); }
   int local_size() const override { return link_->local_size(); }
   bool Shares(Rank peer) const override { return peer == rank(); }
-  bool PollsNetwork() const override { return true; }
+  bool PollsNetwork() const override { return link_->Descriptor() < 0; }
   bool AnyThread() const override { return link_->AnyThread(); }
 
   bool TrySend(Rank to, std::span<const std::byte> message) override;
@@ -73,15 +77,21 @@ class Mirrored final : public Transport {
   void Ring(Sleeper sleeper) override;
 
  private:
+  struct Parcel {
+    Bytes message;                    // empty: a put
+    uint64_t offset = 0;              // of a put, in the own region
+    std::span<const std::byte> data;  // of a put
+  };
   struct Outgoing {
-    Bytes open;                // being put together
-    std::deque<Bytes> unsent;  // complete, the link had no room
+    Bytes open;                 // a message being put together
+    std::deque<Parcel> unsent;  // complete, the link had no room
   };
 
   Mirrored(const Options& options, std::unique_ptr<Link> link);
   Status Join();
   void SayGoodbye();
   void SendOpen(Rank to);
+  bool Offer(Rank to, const Parcel& parcel);
   void Pump();
   bool Absorb(Rank from, std::span<const std::byte> message);
   void Lose(Rank peer, const std::string& how);

@@ -30,8 +30,26 @@ bool PluginLink::Receive(Rank* from, std::span<const std::byte>* message) {
   return true;
 }
 
+void PluginLink::Land(Rank from, std::span<std::byte> memory) {
+  link_.land(link_.self, ToInt(from), memory.data(), memory.size());
+}
+
+bool PluginLink::Put(Rank to, uint64_t offset, std::span<const std::byte> data) {
+  const int taken = link_.put(link_.self, ToInt(to), offset, data.data(), data.size());
+  broken_ |= taken < 0;
+  return taken != 0;
+}
+
+void PluginLink::Drop(Rank peer) {
+  if (link_.drop != nullptr) link_.drop(link_.self, ToInt(peer));
+}
+
 std::vector<PeerLoss> PluginLink::PollLost() {
   std::vector<PeerLoss> losses;
+  int32_t peer = -1;
+  const char* how = nullptr;
+  while (link_.lost != nullptr && link_.lost(link_.self, &peer, &how) != 0)
+    losses.push_back({Rank{peer}, how});
   if (!broken_ || told_) return losses;
   told_ = true;
   for (int32_t r = 0; r < size(); ++r)

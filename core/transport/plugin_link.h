@@ -23,7 +23,12 @@ class PluginLink final : public Link {
   int local_size() const override { return link_.local_size; }
   bool Send(Rank to, std::span<const std::byte> message) override;
   bool Receive(Rank* from, std::span<const std::byte>* message) override;
+  bool Puts() const override { return link_.put != nullptr; }
+  void Land(Rank from, std::span<std::byte> memory) override;
+  bool Put(Rank to, uint64_t offset, std::span<const std::byte> data) override;
+  void Drop(Rank peer) override;
   bool Flushed() override { return link_.flushed(link_.self) != 0; }
+  int Descriptor() const override { return link_.descriptor; }
   std::vector<PeerLoss> PollLost() override;
   bool AnyThread() const override { return link_.any_thread != 0; }
 

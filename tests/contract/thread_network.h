@@ -1,8 +1,12 @@
 // A network between ranks that are threads: what stands for MPI in contract tests. Covey knows of
 // no memory that they share. A rank can be stopped between any two of its messages, and killed.
+// A put is read in its sender's memory when it is received: a sender that writes there too early
+// races, which the thread sanitizer sees.
 #ifndef COVEY_TESTS_CONTRACT_THREAD_NETWORK_H_
 #define COVEY_TESTS_CONTRACT_THREAD_NETWORK_H_
 
+#include <algorithm>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -18,7 +22,10 @@ namespace covey {
 class ThreadNetwork {
  public:
   explicit ThreadNetwork(int32_t size)
-      : size_(size), mail_(static_cast<size_t>(size * size)), ranks_(static_cast<size_t>(size)) {}
+      : size_(size),
+        mail_(static_cast<size_t>(size * size)),
+        landing_(static_cast<size_t>(size * size)),
+        ranks_(static_cast<size_t>(size)) {}
 
   int32_t size() const { return size_; }
   // It sends and receives nothing.
@@ -26,19 +33,42 @@ class ThreadNetwork {
     const std::lock_guard lock(mutex_);
     ranks_[static_cast<size_t>(rank)].stopped = stopped;
   }
-  // What it has sent arrives, and then the news.
+  // The messages that it has sent arrive, up to the first put, and then the news.
   void Kill(int rank) {
     const std::lock_guard lock(mutex_);
     ranks_[static_cast<size_t>(rank)].killed = true;
+    for (int to = 0; to < size_; ++to) {
+      std::deque<Parcel>& mail = MailOf(rank, to);
+      const auto is_put = [](const Parcel& parcel) { return !parcel.put.empty(); };
+      mail.erase(std::find_if(mail.begin(), mail.end(), is_put), mail.end());
+    }
   }
 
-  bool Send(int from, int to, std::span<const std::byte> message) {
+  struct Parcel {
+    Bytes message;
+    std::span<const std::byte> put;  // empty: it is a message
+    uint64_t offset = 0;
+  };
+  bool Send(int from, int to, Parcel parcel) {
     const std::lock_guard lock(mutex_);
     const State& self = ranks_[static_cast<size_t>(from)];
     if (self.killed) return true;
-    std::deque<Bytes>& mail = MailOf(from, to);
+    std::deque<Parcel>& mail = MailOf(from, to);
     if (self.stopped || mail.size() >= kMostMessages) return false;
-    mail.emplace_back(message.begin(), message.end());
+    mail.push_back(std::move(parcel));
+    return true;
+  }
+  void Land(int to, int from, std::byte* memory) {
+    const std::lock_guard lock(mutex_);
+    landing_[static_cast<size_t>(from * size_ + to)] = memory;
+  }
+  // Whether no put of `from` is still to be read by a rank that runs.
+  bool Flushed(int from) {
+    const std::lock_guard lock(mutex_);
+    for (int to = 0; to < size_; ++to) {
+      for (const Parcel& parcel : MailOf(from, to))
+        if (!parcel.put.empty() && !ranks_[static_cast<size_t>(to)].killed) return false;
+    }
     return true;
   }
   bool Receive(int to, int* from, Bytes* message) {
@@ -47,11 +77,15 @@ class ThreadNetwork {
     if (self.stopped || self.killed) return false;
     for (int step = 0; step < size_; ++step) {
       *from = self.next = (self.next + 1) % size_;
-      std::deque<Bytes>& mail = MailOf(*from, to);
-      if (mail.empty()) continue;
-      *message = std::move(mail.front());
-      mail.pop_front();
-      return true;
+      std::deque<Parcel>& mail = MailOf(*from, to);
+      while (!mail.empty()) {
+        const Parcel parcel = std::move(mail.front());
+        mail.pop_front();
+        *message = parcel.message;
+        if (parcel.put.empty()) return true;
+        std::memcpy(landing_[static_cast<size_t>(*from * size_ + to)] + parcel.offset,
+                    parcel.put.data(), parcel.put.size());
+      }
     }
     return false;
   }
@@ -84,13 +118,14 @@ class ThreadNetwork {
     int next = 0;
   };
 
-  std::deque<Bytes>& MailOf(int from, int to) {
+  std::deque<Parcel>& MailOf(int from, int to) {
     return mail_[static_cast<size_t>(from * size_ + to)];
   }
 
   int32_t size_;
   std::mutex mutex_;
-  std::vector<std::deque<Bytes>> mail_;
+  std::vector<std::deque<Parcel>> mail_;  // [from * size + to]
+  std::vector<std::byte*> landing_;       // [from * size + to]
   std::vector<State> ranks_;
 };
 
@@ -101,7 +136,7 @@ class ThreadLink final : public Link {
   Rank rank() const override { return rank_; }
   int size() const override { return network_->size(); }
   bool Send(Rank to, std::span<const std::byte> message) override {
-    return network_->Send(ToInt(rank_), ToInt(to), message);
+    return network_->Send(ToInt(rank_), ToInt(to), {{message.begin(), message.end()}, {}});
   }
   bool Receive(Rank* from, std::span<const std::byte>* message) override {
     int sender = -1;
@@ -110,7 +145,14 @@ class ThreadLink final : public Link {
     *message = received_;
     return true;
   }
-  bool Flushed() override { return true; }
+  bool Puts() const override { return true; }
+  void Land(Rank from, std::span<std::byte> memory) override {
+    network_->Land(ToInt(rank_), ToInt(from), memory.data());
+  }
+  bool Put(Rank to, uint64_t offset, std::span<const std::byte> data) override {
+    return network_->Send(ToInt(rank_), ToInt(to), {{}, data, offset});
+  }
+  bool Flushed() override { return network_->Flushed(ToInt(rank_)); }
   std::vector<PeerLoss> PollLost() override {
     std::vector<PeerLoss> losses;
     for (int rank : network_->PollLost(ToInt(rank_))) losses.push_back({Rank{rank}, "was killed"});
@@ -129,7 +171,9 @@ inline const TransportKind kThreadNetworkKind{
     .open =
         [](const TransportOptions& options, std::unique_ptr<Transport>* transport) {
           return Mirrored::Open(
-              {.arena_bytes = uint64_t{64} << 20, .start_timeout = options.start_timeout},
+              {.arena_bytes = uint64_t{64} << 20,
+               .start_timeout = options.start_timeout,
+               .put_bytes = 64},
               std::make_unique<ThreadLink>(ThreadNetwork::Current(), options.rank), transport);
         },
     .create_job = nullptr};

@@ -61,7 +61,7 @@ class World {
       node.log = std::make_unique<Log>(options.log_level, Rank{r});
       if (options.mirrored) {
         const Status opened =
-            Mirrored::Open({.arena_bytes = kMirrorBytes},
+            Mirrored::Open({.arena_bytes = kMirrorBytes, .put_bytes = 64},
                            std::make_unique<MailLink>(&network_, Rank{r}), &node.mirrored);
         EXPECT_TRUE(opened.ok()) << opened.message();
       }

@@ -1,14 +1,15 @@
-/* Messages over MPI's point-to-point calls: what `covey build mpi` compiles against the mpicc in
- * PATH.
+/* Messages and puts over MPI's point-to-point calls: what `covey build mpi` compiles against the
+ * mpicc in PATH.
  *
- * Uses a duplicate of MPI_COMM_WORLD, so it meets no messages of other libraries. If another
+ * Uses duplicates of MPI_COMM_WORLD, so it meets no messages of other libraries. If another
  * library (mpi4py) has initialised MPI, that is used as it is; else MPI is initialised with
  * MPI_THREAD_MULTIPLE, as the program may use MPI too while Covey's thread does, and finalised when
  * the process exits. With less than MPI_THREAD_SERIALIZED granted only the opening thread may call.
  * MPI has no descriptor to sleep on: the user of this link looks again and again.
  *
- * MPI_Isend keeps the message until it is complete, so every message is copied once here; at most
- * kMaxOpen are under way.
+ * MPI_Isend keeps the message until it is complete, so every message is copied once here. A put is
+ * sent from where it lies: its place goes ahead as a message, its bytes follow on a communicator of
+ * their own, where the receiver has by then posted the receive. At most kMaxOpen are under way.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -17,13 +18,38 @@
 
 #include "core/transport/covey_link.h"
 
-enum { kMaxOpen = 256, kTag = 0 };
+enum { kMaxOpen = 256, kMessage = 0, kPlace = 1 };
+#define MAX_LENGTH ((size_t)1 << 30) /* of what one call of MPI takes: a count is an int */
+
+/* Where the bytes of a put go. */
+typedef struct Place {
+  uint64_t offset;
+  uint64_t length;
+} Place;
+
+/* What has come from a peer behind a put that is still being received. */
+typedef struct Arrival {
+  struct Arrival* next;
+  MPI_Request put; /* MPI_REQUEST_NULL: a message, `length` bytes behind this struct */
+  size_t length;
+} Arrival;
+
+typedef struct Peer {
+  char* memory; /* where its puts land */
+  size_t length;
+  Arrival* first;
+  Arrival** last;
+} Peer;
 
 typedef struct Mpi {
-  MPI_Comm comm;
+  MPI_Comm messages;
+  MPI_Comm bytes; /* of puts */
+  int size;
   int open; /* sends under way: the first `open` entries below */
   MPI_Request requests[kMaxOpen];
-  void* copies[kMaxOpen];
+  void* copies[kMaxOpen]; /* NULL: a put */
+  int waiting;            /* arrivals, of all peers */
+  Peer* peers;
   void* received;
   size_t capacity;
 } Mpi;
@@ -41,13 +67,13 @@ static int Reap(Mpi* mpi) {
   if (mpi->open == 0) return 0;
   if (MPI_Testsome(mpi->open, mpi->requests, &count, done, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
     return -1;
-  for (int i = 0; i < count; ++i) {
-    free(mpi->copies[done[i]]);
-    mpi->copies[done[i]] = NULL;
-  }
+  if (count <= 0) return 0;
   int kept = 0;
   for (int i = 0; i < mpi->open; ++i) {
-    if (mpi->copies[i] == NULL) continue;
+    if (mpi->requests[i] == MPI_REQUEST_NULL) {
+      free(mpi->copies[i]);
+      continue;
+    }
     mpi->requests[kept] = mpi->requests[i];
     mpi->copies[kept++] = mpi->copies[i];
   }
@@ -55,15 +81,11 @@ static int Reap(Mpi* mpi) {
   return 0;
 }
 
-static int Send(void* self, int32_t to, const void* message, size_t length) {
-  Mpi* mpi = self;
-  if (length > (size_t)1 << 30) return -1;
-  if (Reap(mpi) != 0) return -1;
-  if (mpi->open == kMaxOpen) return 0;
+static int SendCopy(Mpi* mpi, int32_t to, int tag, const void* message, size_t length) {
   void* copy = malloc(length);
   if (copy == NULL) return 0;
   memcpy(copy, message, length);
-  if (MPI_Isend(copy, (int)length, MPI_BYTE, to, kTag, mpi->comm, &mpi->requests[mpi->open]) !=
+  if (MPI_Isend(copy, (int)length, MPI_BYTE, to, tag, mpi->messages, &mpi->requests[mpi->open]) !=
       MPI_SUCCESS) {
     free(copy);
     return -1;
@@ -72,28 +94,150 @@ static int Send(void* self, int32_t to, const void* message, size_t length) {
   return 1;
 }
 
+static int Send(void* self, int32_t to, const void* message, size_t length) {
+  Mpi* mpi = self;
+  if (length > MAX_LENGTH || Reap(mpi) != 0) return -1;
+  if (mpi->open == kMaxOpen) return 0;
+  return SendCopy(mpi, to, kMessage, message, length);
+}
+
+static void Land(void* self, int32_t from, void* memory, size_t length) {
+  Mpi* mpi = self;
+  mpi->peers[from].memory = memory;
+  mpi->peers[from].length = length;
+}
+
+static int Put(void* self, int32_t to, uint64_t offset, const void* data, size_t length) {
+  Mpi* mpi = self;
+  if (length > MAX_LENGTH || Reap(mpi) != 0) return -1;
+  if (mpi->open + 2 > kMaxOpen) return 0;
+  const Place place = {offset, length};
+  const int told = SendCopy(mpi, to, kPlace, &place, sizeof(place));
+  if (told <= 0) return told;
+  if (MPI_Isend(data, (int)length, MPI_BYTE, to, kMessage, mpi->bytes, &mpi->requests[mpi->open]) !=
+      MPI_SUCCESS)
+    return -1;
+  mpi->copies[mpi->open++] = NULL;
+  return 1;
+}
+
+static Arrival* Enqueue(Mpi* mpi, int32_t from, size_t length) {
+  Peer* peer = &mpi->peers[from];
+  Arrival* arrival = malloc(sizeof(Arrival) + length);
+  if (arrival == NULL) return NULL;
+  *arrival = (Arrival){.next = NULL, .put = MPI_REQUEST_NULL, .length = length};
+  *peer->last = arrival;
+  peer->last = &arrival->next;
+  ++mpi->waiting;
+  return arrival;
+}
+
+static void Dequeue(Mpi* mpi, Peer* peer) {
+  Arrival* arrival = peer->first;
+  peer->first = arrival->next;
+  if (peer->first == NULL) peer->last = &peer->first;
+  free(arrival);
+  --mpi->waiting;
+}
+
+static int Reserve(Mpi* mpi, size_t length) {
+  if (length <= mpi->capacity) return 0;
+  void* larger = realloc(mpi->received, length);
+  if (larger == NULL) return -1;
+  mpi->received = larger;
+  mpi->capacity = length;
+  return 0;
+}
+
+/* Whether the first arrival of `peer` is a message, after its puts that are complete; -1 = broken. */
+static int ReachMessage(Mpi* mpi, Peer* peer) {
+  while (peer->first != NULL && peer->first->put != MPI_REQUEST_NULL) {
+    int complete = 0;
+    if (MPI_Test(&peer->first->put, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS) return -1;
+    if (!complete) return 0;
+    Dequeue(mpi, peer);
+  }
+  return peer->first != NULL;
+}
+
+/* The first message behind puts that are complete. */
+static int ReceiveWaiting(Mpi* mpi, int32_t* from, const void** message, size_t* length) {
+  for (int r = 0; mpi->waiting > 0 && r < mpi->size; ++r) {
+    Peer* peer = &mpi->peers[r];
+    const int reached = ReachMessage(mpi, peer);
+    if (reached == 0) continue;
+    if (reached < 0 || Reserve(mpi, peer->first->length) != 0) return -1;
+    memcpy(mpi->received, peer->first + 1, peer->first->length);
+    *from = r;
+    *message = mpi->received;
+    *length = peer->first->length;
+    Dequeue(mpi, peer);
+    return 1;
+  }
+  return 0;
+}
+
+/* Posts the receive of a put. */
+static int Expect(Mpi* mpi, int32_t from, const Place* place) {
+  const Peer* peer = &mpi->peers[from];
+  if (place->length > MAX_LENGTH || place->offset > peer->length ||
+      place->length > peer->length - place->offset)
+    return -1;
+  Arrival* arrival = Enqueue(mpi, from, 0);
+  if (arrival == NULL) return -1;
+  return MPI_Irecv(peer->memory + place->offset, (int)place->length, MPI_BYTE, from, kMessage,
+                   mpi->bytes, &arrival->put) == MPI_SUCCESS
+             ? 0
+             : -1;
+}
+
 static int Receive(void* self, int32_t* from, const void** message, size_t* length) {
   Mpi* mpi = self;
-  MPI_Message arrived;
-  MPI_Status status;
-  int any = 0;
-  int count = 0;
-  if (MPI_Improbe(MPI_ANY_SOURCE, kTag, mpi->comm, &any, &arrived, &status) != MPI_SUCCESS)
-    return -1;
-  if (!any) return Reap(mpi) != 0 ? -1 : 0;
-  MPI_Get_count(&status, MPI_BYTE, &count);
-  if ((size_t)count > mpi->capacity) {
-    void* larger = realloc(mpi->received, (size_t)count);
-    if (larger == NULL) return -1;
-    mpi->received = larger;
-    mpi->capacity = (size_t)count;
+  for (;;) {
+    MPI_Message arrived;
+    MPI_Status status;
+    int any = 0;
+    int count = 0;
+    const int waited = ReceiveWaiting(mpi, from, message, length);
+    if (waited != 0) return waited;
+    if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->messages, &any, &arrived, &status) !=
+        MPI_SUCCESS)
+      return -1;
+    if (!any) return Reap(mpi) != 0 ? -1 : 0;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    Place place;
+    void* to = &place;
+    *from = status.MPI_SOURCE;
+    const int behind = mpi->peers[*from].first != NULL && status.MPI_TAG == kMessage;
+    if (behind) {
+      Arrival* arrival = Enqueue(mpi, *from, (size_t)count);
+      if (arrival == NULL) return -1;
+      to = arrival + 1;
+    } else if (status.MPI_TAG == kMessage) {
+      if (Reserve(mpi, (size_t)count) != 0) return -1;
+      to = mpi->received;
+    } else if (count != (int)sizeof(place)) {
+      return -1;
+    }
+    if (MPI_Mrecv(to, count, MPI_BYTE, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS) return -1;
+    if (status.MPI_TAG == kPlace && Expect(mpi, *from, &place) != 0) return -1;
+    if (behind || status.MPI_TAG == kPlace) continue;
+    *message = mpi->received;
+    *length = (size_t)count;
+    return 1;
   }
-  if (MPI_Mrecv(mpi->received, count, MPI_BYTE, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-    return -1;
-  *from = status.MPI_SOURCE;
-  *message = mpi->received;
-  *length = (size_t)count;
-  return 1;
+}
+
+static void Drop(void* self, int32_t of) {
+  Mpi* mpi = self;
+  Peer* peer = &mpi->peers[of];
+  while (peer->first != NULL) {
+    if (peer->first->put != MPI_REQUEST_NULL) {
+      MPI_Cancel(&peer->first->put);
+      MPI_Wait(&peer->first->put, MPI_STATUS_IGNORE);
+    }
+    Dequeue(mpi, peer);
+  }
 }
 
 static int Flushed(void* self) {
@@ -106,17 +250,43 @@ static void Close(void* self) {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (!finalized) {
+    for (int r = 0; r < mpi->size; ++r) Drop(mpi, r);
     /* Messages still under way go to ranks that have left. */
     for (int i = 0; i < mpi->open; ++i) MPI_Request_free(&mpi->requests[i]);
-    if (mpi->open == 0) MPI_Comm_free(&mpi->comm);
+    if (mpi->open == 0) {
+      MPI_Comm_free(&mpi->messages);
+      MPI_Comm_free(&mpi->bytes);
+    }
   }
   free(mpi->received);
+  free(mpi->peers);
   if (mpi->open == 0) free(mpi); /* else MPI may still read the copies */
 }
 
 static int Fail(char* error, size_t capacity, const char* what) {
   snprintf(error, capacity, "%s", what);
   return 1;
+}
+
+/* The communicators, and who is who in them. */
+static int Enter(Mpi* mpi, covey_link* link) {
+  MPI_Comm host;
+  if (MPI_Comm_dup(MPI_COMM_WORLD, &mpi->messages) != MPI_SUCCESS ||
+      MPI_Comm_dup(MPI_COMM_WORLD, &mpi->bytes) != MPI_SUCCESS)
+    return -1;
+  MPI_Comm_set_errhandler(mpi->messages, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(mpi->bytes, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(mpi->messages, &link->rank);
+  MPI_Comm_size(mpi->messages, &link->size);
+  MPI_Comm_split_type(mpi->messages, MPI_COMM_TYPE_SHARED, link->rank, MPI_INFO_NULL, &host);
+  MPI_Comm_rank(host, &link->local_rank);
+  MPI_Comm_size(host, &link->local_size);
+  MPI_Comm_free(&host);
+  mpi->size = link->size;
+  mpi->peers = calloc((size_t)link->size, sizeof(Peer));
+  if (mpi->peers == NULL) return -1;
+  for (int r = 0; r < mpi->size; ++r) mpi->peers[r].last = &mpi->peers[r].first;
+  return 0;
 }
 
 __attribute__((visibility("default"))) int covey_open_link(uint32_t abi, covey_link* link,
@@ -137,30 +307,20 @@ __attribute__((visibility("default"))) int covey_open_link(uint32_t abi, covey_l
   MPI_Query_thread(&granted);
   Mpi* mpi = calloc(1, sizeof(Mpi));
   if (mpi == NULL) return Fail(error, capacity, "no memory");
-  if (MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm) != MPI_SUCCESS) {
+  memset(link, 0, sizeof(*link));
+  if (Enter(mpi, link) != 0) {
     free(mpi);
     return Fail(error, capacity, "MPI_Comm_dup of MPI_COMM_WORLD failed");
   }
-  MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
-  memset(link, 0, sizeof(*link));
-  MPI_Comm host;
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(mpi->comm, &rank);
-  MPI_Comm_size(mpi->comm, &size);
-  link->rank = rank;
-  link->size = size;
-  MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host);
-  MPI_Comm_rank(host, &rank);
-  MPI_Comm_size(host, &size);
-  MPI_Comm_free(&host);
-  link->local_rank = rank;
-  link->local_size = size;
   link->self = mpi;
   link->any_thread = granted >= MPI_THREAD_SERIALIZED;
+  link->descriptor = -1;
   link->send = Send;
   link->receive = Receive;
   link->flushed = Flushed;
   link->close = Close;
+  link->land = Land;
+  link->put = Put;
+  link->drop = Drop;
   return 0;
 }

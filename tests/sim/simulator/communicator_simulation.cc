@@ -147,7 +147,7 @@ class Job {
       node.groups.push_back(ToInt(group->my_index) < 0 ? nullptr : std::move(group));
     }
     if (mirrored_)
-      Fail(Mirrored::Open({.arena_bytes = kMirrorBytes},
+      Fail(Mirrored::Open({.arena_bytes = kMirrorBytes, .put_bytes = 64},
                           std::make_unique<MailLink>(network_.get(), Rank{r}), &node.mirrored)
                .message());
     node.runtime = std::make_unique<Runtime>(

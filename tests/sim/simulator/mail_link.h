@@ -1,9 +1,12 @@
 // A network made of an inproc transport's mailboxes: what a Mirrored runs over in the simulator.
 // Delays, refusals, clogged links and losses are the inproc network's; a loss is told after the
-// last message.
+// last message. A put is read in its sender's memory when it is received, as late as can be: whoever
+// writes there too early spoils the sums.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MAIL_LINK_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MAIL_LINK_H_
 
+#include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "core/transport/link.h"
@@ -19,12 +22,27 @@ class MailLink final : public Link {
   Rank rank() const override { return mail_->rank(); }
   int size() const override { return mail_->size(); }
   bool Send(Rank to, std::span<const std::byte> message) override {
-    return mail_->TrySend(to, message);
+    return mail_->TrySend(to, Letter({}, message));
   }
   bool Receive(Rank* from, std::span<const std::byte>* message) override {
-    if (!mail_->TryReceive(from, &received_)) return false;
-    *message = received_;
-    return true;
+    while (mail_->TryReceive(from, &received_)) {
+      Place put;
+      std::memcpy(&put, received_.data(), sizeof(put));
+      if (put.data == nullptr) {
+        *message = std::span<const std::byte>(received_).subspan(sizeof(put));
+        return true;
+      }
+      std::memcpy(landing_[static_cast<size_t>(ToInt(*from))] + put.offset, put.data, put.length);
+    }
+    return false;
+  }
+  bool Puts() const override { return true; }
+  void Land(Rank from, std::span<std::byte> memory) override {
+    landing_.resize(static_cast<size_t>(size()));
+    landing_[static_cast<size_t>(ToInt(from))] = memory.data();
+  }
+  bool Put(Rank to, uint64_t offset, std::span<const std::byte> data) override {
+    return mail_->TrySend(to, Letter({data.data(), data.size(), offset}, {}));
   }
   bool Flushed() override { return true; }
   std::vector<PeerLoss> PollLost() override {
@@ -39,10 +57,23 @@ class MailLink final : public Link {
   }
 
  private:
+  struct Place {
+    const std::byte* data = nullptr;  // null: a message
+    size_t length = 0;
+    uint64_t offset = 0;
+  };
+  static Bytes Letter(const Place& place, std::span<const std::byte> message) {
+    Bytes letter(sizeof(place) + message.size());
+    std::memcpy(letter.data(), &place, sizeof(place));
+    std::copy(message.begin(), message.end(), letter.begin() + sizeof(place));
+    return letter;
+  }
+
   InprocNetwork* network_;
   Transport* mail_;
   std::vector<PeerLoss> known_;  // and not yet told
   Bytes received_;
+  std::vector<std::byte*> landing_;  // by rank
 };
 
 }  // namespace covey

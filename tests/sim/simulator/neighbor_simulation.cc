@@ -80,7 +80,7 @@ class Job {
     Node& node = *nodes_.emplace_back(std::make_unique<Node>());
     node.log = std::make_unique<Log>(LogLevel::kOff, Rank{r});
     if (mirrored_)
-      Fail(Mirrored::Open({.arena_bytes = kMirrorBytes},
+      Fail(Mirrored::Open({.arena_bytes = kMirrorBytes, .put_bytes = 64},
                           std::make_unique<MailLink>(network_.get(), Rank{r}), &node.mirrored)
                .message());
     for (int32_t m = 0; m < size_; ++m) node.group.members.push_back(Rank{m});
