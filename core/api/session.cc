@@ -91,7 +91,8 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
   s->AdoptPlace();
   s->runtime_ = std::make_unique<Runtime>(
       Runtime::Options{
-          .segment_bytes = config.segment_bytes,
+          .segment_bytes =
+              s->transport_->SharesWithAll() ? config.segment_bytes : config.network_segment_bytes,
           .cache_capacity = static_cast<size_t>(config.cache_capacity),
           .stall_warning = config.stall_warning,
           .recheck = config.recheck,

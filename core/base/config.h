@@ -44,6 +44,7 @@ struct Config {
   Time stall_warning = 10 * kSecond;
 
   size_t segment_bytes = size_t{64} << 10;
+  size_t network_segment_bytes = size_t{1} << 20;
   size_t flat_bytes = size_t{32} << 10;
   size_t read_bytes = size_t{1} << 40;
   std::string algorithm = "auto";  // or the name of one (core/plan/algorithm.h)

@@ -14,7 +14,8 @@ namespace covey {
 
 struct WaitPolicy {
   Time spin = 0;                 // looks at once for so long; 0 where cores are fewer than ranks
-  int yields = 0;                // then looks so many times after a yield
+  int yields = 0;                // then looks so many times after a yield,
+  Time yield = 0;                // and for so long since the wait began
   Time longest_sleep = kSecond;  // then sleeps: a peer that is stopped, or has died, does not ring
 };
 
@@ -35,7 +36,7 @@ class Waiter {
       __builtin_ia32_pause();
       return true;
     }
-    if (yielded_ >= policy_.yields) return false;
+    if (yielded_ >= policy_.yields && now - idle_since_ >= policy_.yield) return false;
     ++yielded_;
     sched_yield();
     return true;

@@ -222,7 +222,9 @@ bool Engine::IsWorkLeft(bool idle) const {
 // lock.
 void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
   transport_->SetParked(Sleeper::kNobody);
-  Waiter waiter({.spin = options_.oversubscribed ? 0 : options_.spin, .yields = options_.yields});
+  Waiter waiter({.spin = options_.oversubscribed ? 0 : options_.spin,
+                 .yields = options_.yields,
+                 .yield = transport_->PollsNetwork() ? options_.network_yield : 0});
   while (!stop_.load(std::memory_order_relaxed)) {
     bool moved = false;
     Look(&moved);

@@ -34,9 +34,12 @@ class Engine {
   struct Options {
     Time spin = 20 * kMicrosecond;  // by a waiter, before it yields
     int yields = 16;                // then before it parks
-    Time recheck = kSecond;         // a sleeping thread looks by itself after so long at the latest
-    bool oversubscribed = false;    // more ranks than cores: no spinning at all
-    bool threaded = true;           // false: no engine thread, only waiters drive
+    // At least so long where nothing wakes a sleeper that waits for the network: what such a waiter
+    // sleeps is lost, as MPI's waiters know, which do not sleep at all.
+    Time network_yield = 2 * kMillisecond;
+    Time recheck = kSecond;       // a sleeping thread looks by itself after so long at the latest
+    bool oversubscribed = false;  // more ranks than cores: no spinning at all
+    bool threaded = true;         // false: no engine thread, only waiters drive
   };
 
   // All borrowed, outlive the engine.

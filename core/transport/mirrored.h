@@ -8,9 +8,10 @@
 // host.
 //
 // Words and short pushes travel in one message per peer and Wake. A long push is a put, where the
-// network has puts: it is sent from this rank's region and written into the peer's mirror, without a
-// copy. Pages of mirrors cost memory when first written. The framework's tensors are never reached
-// by peers: data memory is private.
+// network has puts: it is sent from this rank's region and written into the peer's mirror, without
+// a copy. So whoever pushes leaves the bytes as they are until the peers have answered, as plan-S3
+// demands. Pages of mirrors cost memory when first written. The framework's tensors are never
+// reached by peers: data memory is private.
 #ifndef COVEY_CORE_TRANSPORT_MIRRORED_H_
 #define COVEY_CORE_TRANSPORT_MIRRORED_H_
 

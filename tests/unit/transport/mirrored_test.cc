@@ -1,0 +1,153 @@
+// Mirrored over a link that the test plays: which pushes become puts, in which order they leave,
+// and what wakes a sleeper.
+#include "core/transport/mirrored.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kArenaBytes = uint64_t{1} << 20;
+
+// The state of a scripted link, which outlives it.
+struct Script {
+  int room = 1000;                 // parcels that it still takes
+  bool flushed = true;             // what it says when asked
+  std::vector<std::string> taken;  // "message", or "put OFFSET LENGTH"
+  std::span<const std::byte> put;  // the last one's data
+  std::vector<Rank> dropped;
+  std::vector<PeerLoss> losses;  // still to be told
+  std::span<std::byte> landing;  // of rank 1
+  int descriptor = -1;
+};
+
+class ScriptedLink final : public Link {
+ public:
+  explicit ScriptedLink(Script* script) : script_(script) {}
+  Rank rank() const override { return Rank{0}; }
+  int size() const override { return 2; }
+  bool Send(Rank, std::span<const std::byte>) override { return Take("message"); }
+  bool Puts() const override { return true; }
+  void Land(Rank, std::span<std::byte> memory) override { script_->landing = memory; }
+  bool Put(Rank, uint64_t offset, std::span<const std::byte> data) override {
+    script_->put = data;
+    return Take("put " + std::to_string(offset) + " " + std::to_string(data.size()));
+  }
+  void Drop(Rank peer) override { script_->dropped.push_back(peer); }
+  bool Receive(Rank*, std::span<const std::byte>*) override { return false; }
+  bool Flushed() override { return script_->flushed; }
+  int Descriptor() const override { return script_->descriptor; }
+  std::vector<PeerLoss> PollLost() override { return std::exchange(script_->losses, {}); }
+
+ private:
+  bool Take(const std::string& parcel) {
+    if (script_->room == 0) return false;
+    --script_->room;
+    script_->taken.push_back(parcel);
+    return true;
+  }
+  Script* script_;
+};
+
+class MirroredTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(Mirrored::Open({.arena_bytes = kArenaBytes, .put_bytes = 128},
+                               std::make_unique<ScriptedLink>(&script_), &transport_)
+                    .ok());
+    script_.taken.clear();  // the greeting
+  }
+  std::byte* At(uint64_t offset) { return transport_->Base(Rank{0}) + offset; }
+  void Pump() {
+    Rank from = kNoRank;
+    Bytes message;
+    transport_->TryReceive(&from, &message);
+  }
+
+  const Rank peer_[1] = {Rank{1}};
+  Script script_;
+  std::unique_ptr<Transport> transport_;
+};
+
+TEST_F(MirroredTest, ALongPushIsAPutFromWhereItLies) {
+  transport_->Push(peer_, At(4096), 127);
+  EXPECT_TRUE(script_.taken.empty());  // it goes with the words, in one message
+  transport_->Push(peer_, At(8192), 128);
+  transport_->StoreRelease(reinterpret_cast<uint64_t*>(At(64)), 1);
+  transport_->Wake(peer_);
+  EXPECT_EQ(script_.taken, (std::vector<std::string>{"message", "put 8192 128", "message"}));
+  EXPECT_EQ(script_.put.data(), At(8192));
+}
+
+TEST_F(MirroredTest, PutsLandInTheMirror) {
+  EXPECT_EQ(script_.landing.data(), transport_->Base(Rank{1}));
+  EXPECT_EQ(script_.landing.size(), kArenaBytes);
+}
+
+TEST_F(MirroredTest, WithoutRoomTheOrderStays) {
+  script_.room = 0;
+  transport_->Push(peer_, At(4096), 200);
+  transport_->Wake(peer_);
+  transport_->Push(peer_, At(8192), 300);
+  transport_->StoreRelease(reinterpret_cast<uint64_t*>(At(64)), 1);
+  transport_->Wake(peer_);
+  EXPECT_TRUE(transport_->HasUnsent());
+  script_.room = 2;
+  Pump();
+  EXPECT_EQ(script_.taken, (std::vector<std::string>{"put 4096 200", "put 8192 300"}));
+  EXPECT_TRUE(transport_->HasUnsent());
+  script_.room = 2;
+  Pump();
+  EXPECT_EQ(script_.taken.back(), "message");
+  EXPECT_FALSE(transport_->HasUnsent());
+}
+
+TEST_F(MirroredTest, ALostPeerIsDropped) {
+  script_.room = 0;
+  transport_->Push(peer_, At(4096), 200);
+  script_.losses = {{Rank{1}, "was killed"}};
+  Pump();
+  EXPECT_EQ(script_.dropped, std::vector<Rank>{Rank{1}});
+  EXPECT_FALSE(transport_->HasUnsent());
+  script_.room = 10;
+  transport_->Push(peer_, At(4096), 200);
+  transport_->Push(peer_, At(4096), 8);
+  transport_->Wake(peer_);
+  EXPECT_TRUE(script_.taken.empty());
+  const std::vector<PeerLoss> losses = transport_->PollPeers();
+  ASSERT_EQ(losses.size(), 1u);
+  EXPECT_EQ(losses[0].how, "was killed");
+}
+
+// Once it sleeps on the link's descriptor nothing has to look at the network.
+TEST_F(MirroredTest, TheLinkWakesASleeper) {
+  using Sleeper = Transport::Sleeper;
+  script_.descriptor = eventfd(0, EFD_CLOEXEC);
+  EXPECT_FALSE(transport_->PollsNetwork());
+  eventfd_write(script_.descriptor, 1);
+  transport_->SetParked(Sleeper::kEngine);
+  transport_->Park(Sleeper::kEngine, transport_->Ticket(Sleeper::kEngine), kNever);
+  close(script_.descriptor);
+  script_.descriptor = -1;
+  EXPECT_TRUE(transport_->PollsNetwork());
+}
+
+// A network that has not sent everything goes on reading it when the transport is gone.
+TEST_F(MirroredTest, WhatIsStillReadStays) {
+  std::memset(At(4096), 7, 200);
+  transport_->Push(peer_, At(4096), 200);
+  script_.flushed = false;
+  transport_.reset();
+  EXPECT_EQ(script_.put[199], std::byte{7});
+}
+
+}  // namespace
+}  // namespace covey
