@@ -149,7 +149,7 @@ static int Reserve(Mpi* mpi, size_t length) {
   return 0;
 }
 
-/* Whether the first arrival of `peer` is a message, after its puts that are complete; -1 = broken. */
+/* Takes puts that are complete; 1 = then a message is first, 0 = it is not, -1 = broken. */
 static int ReachMessage(Mpi* mpi, Peer* peer) {
   while (peer->first != NULL && peer->first->put != MPI_REQUEST_NULL) {
     int complete = 0;

@@ -1,7 +1,7 @@
 // A network made of an inproc transport's mailboxes: what a Mirrored runs over in the simulator.
 // Delays, refusals, clogged links and losses are the inproc network's; a loss is told after the
-// last message. A put is read in its sender's memory when it is received, as late as can be: whoever
-// writes there too early spoils the sums.
+// last message. A put is read in its sender's memory when it is received, as late as can be: a
+// rank that writes there too early spoils the sums.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MAIL_LINK_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MAIL_LINK_H_
 
