@@ -132,7 +132,8 @@ def filter_packets(lost: int, cuts: List[List[str]]) -> None:
     """The bridge drops `lost` of a million packets, and those from one address to another."""
     rules = [f"ip saddr {source} ip daddr {target} drop" for source, target in cuts]
     if lost:
-        rules.append(f"numgen random mod {_LOSS_PARTS} < {lost} drop")
+        some = f"numgen random mod {_LOSS_PARTS} < {lost} " if lost < _LOSS_PARTS else ""
+        rules.append(some + "drop")
     body = "\n".join(rules)
     run("nft", "-f", "-", lines="table bridge covey\ndelete table bridge covey\n"
         "table bridge covey {\nchain forward {\ntype filter hook forward priority 0;\n"

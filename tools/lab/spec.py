@@ -12,7 +12,7 @@ from lab import network
 from lab.refusal import Refused
 
 _HOST = re.compile(r"[a-z][a-z0-9-]{0,30}")
-_SIZE = re.compile(r"\d+[kmg%]?")
+_SIZE = re.compile(r"\d+[kmg]?")
 _MOST = 250
 _RESERVED = ("all", "localhost")
 

@@ -126,15 +126,16 @@ def running(name: Optional[str]) -> Cluster:
     """The same, if its processes are there."""
     cluster = find(name)
     if not cluster.alive():
-        raise Refused(f"cluster {cluster.name} has ended: tools/cluster down {cluster.name} removes "
-                      "what is left of it")
+        raise Refused(f"cluster {cluster.name} has ended: tools/cluster down {cluster.name} "
+                      "removes what is left of it")
     return cluster
 
 
 def create(name: str) -> pathlib.Path:
     """The empty folder of a new cluster."""
     if not NAME.fullmatch(name):
-        raise Refused(f"{name} is no name of a cluster: letters, digits, '-', '_' and '.', up to 41")
+        raise Refused(f"{name} is no name of a cluster: letters, digits, '-', '_' and '.', at most "
+                      "41")
     folder = base() / name
     try:
         folder.mkdir(mode=0o700)
