@@ -347,6 +347,18 @@ class LifeTest(Case):
             port = server.stdout.readline().strip()
             self.python("a", programs.CONNECT, "b", port, "0.2", status=1)
 
+    def test_without_namespaces_it_says_so(self) -> None:
+        forbid = ("echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set -all "
+                  '--inh-caps -all --ambient-caps -all "$@"')
+        before = ["unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh"]
+        if subprocess.run([*before, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("unshare or setpriv cannot take the rights away")
+        for arguments in (["check"], ["up", "2", "--no-ssh"], ["run", "2", "--", "true"]):
+            ran = cluster(*arguments, env=self.env, before=[*before, sys.executable])
+            self.assertEqual(ran.returncode, _SKIPPED, ran.stdout + ran.stderr)
+            self.assertIn("no namespaces can be made here", ran.stdout + ran.stderr)
+            self.assertEqual(len((ran.stdout + ran.stderr).splitlines()), 1)
+
     def test_a_user_without_root_may_have_one(self) -> None:
         if os.getuid() != 0 or shutil.which("setpriv") is None:
             self.skipTest("it starts as root and becomes the user nobody by setpriv")

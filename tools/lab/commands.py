@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pathlib
 import shutil
 import sys
+import uuid
 from typing import List, Optional, Tuple
 
 from lab import enter, faults, hub, linux, network, possible, spec, sshd, state
@@ -90,7 +90,8 @@ def _make(options: argparse.Namespace, name: str) -> Tuple[Cluster, hub.Lifeline
         shutil.rmtree(folder, ignore_errors=True)
         raise
     cluster = Cluster(folder, {**said, **links, "mtu": mtu, "ssh": wanted.ssh,
-                               "in_user_namespace": inside, "filtered": bool(links["loss"])})
+                               "in_user_namespace": inside, "filtered": bool(links["loss"]),
+                               "pid_namespace": state.pid_namespace()})
     cluster.write()
     return cluster, lifeline
 
@@ -105,6 +106,7 @@ def up(options: argparse.Namespace) -> int:
 
 def _end(cluster: Cluster) -> None:
     """All its processes, then its files."""
+    cluster.require_here()
     if cluster.alive():
         hub_process = cluster.data["hub"]
         if not linux.kill_and_wait(hub_process["pid"], hub_process["started"], _LIMIT_S):
@@ -116,7 +118,7 @@ def _end(cluster: Cluster) -> None:
 def run(options: argparse.Namespace) -> int:
     if not options.command:
         raise Refused("run needs a command: tools/cluster run 2 -- CMD")
-    cluster, lifeline = _make(options, options.name or f"run-{os.getpid()}")
+    cluster, lifeline = _make(options, options.name or f"run-{uuid.uuid4().hex[:8]}")
     try:
         child = enter.start(cluster, cluster.hosts[0], options.command, lifeline)
         return enter.wait([child])[child]
@@ -229,6 +231,9 @@ def main(arguments: List[str]) -> int:
     except Refused as error:
         print(f"cluster: {error}", file=sys.stderr)
         return error.status
+    except OSError as error:
+        print(f"cluster: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("cluster: interrupted; nothing is left", file=sys.stderr)
         return 130

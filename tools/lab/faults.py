@@ -161,6 +161,8 @@ def _need_alive(cluster: Cluster, name: str) -> None:
 
 def states(cluster: Cluster, name: str) -> List[str]:
     """What `list` says of a host."""
+    if cluster.elsewhere():
+        return ["elsewhere"]
     if not cluster.alive() or not cluster.host_alive(name):
         return ["dead"]
     said = []

@@ -11,6 +11,7 @@ end of the cluster; `run` never says it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -95,11 +96,10 @@ def _detach(kept: List[int]) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(null, descriptor)
-    begin = 3
-    for descriptor in sorted(kept):
-        os.closerange(begin, descriptor)
-        begin = descriptor + 1
-    os.closerange(begin, os.sysconf("SC_OPEN_MAX"))
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in kept:
+            with contextlib.suppress(OSError):  # That of the listing.
+                os.close(int(name))
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)

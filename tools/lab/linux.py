@@ -74,7 +74,7 @@ def sleep_exactly() -> None:
 def own_identity(uid: int, gid: int, new_uid: int, new_gid: int) -> None:
     """Moves this process to a new user namespace, in which `uid` is called `new_uid`."""
     unshare(["user"])
-    _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)  # Or /proc/self belongs to nobody.
+    _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)  # Else root owns /proc/self.
     for file, text in (("setgroups", "deny"), ("uid_map", f"{new_uid} {uid} 1"),
                        ("gid_map", f"{new_gid} {gid} 1")):
         with open(f"/proc/self/{file}", "w", encoding="ascii") as out:

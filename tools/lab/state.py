@@ -19,10 +19,17 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
 _FILE = "cluster.json"
 
 
+def pid_namespace() -> str:
+    """Of this process."""
+    return os.readlink("/proc/self/ns/pid")
+
+
 def base() -> pathlib.Path:
     """The folder of this user's clusters, which no other user can write."""
-    above = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
-    folder = pathlib.Path(above) / f"covey-cluster-{os.getuid()}"
+    above = pathlib.Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
+    if not above.is_dir() or not os.access(above, os.W_OK) or above.stat().st_uid != os.getuid():
+        above = pathlib.Path("/tmp")  # After sudo or su it is often that of another user.
+    folder = above / f"covey-cluster-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
@@ -52,9 +59,20 @@ class Cluster:
         """The process whose end is the end of the cluster."""
         return int(self.data["hub"]["pid"])
 
+    def elsewhere(self) -> bool:
+        """Whether its process IDs are those of another PID namespace, as of a host of a cluster."""
+        return self.data.get("pid_namespace", pid_namespace()) != pid_namespace()
+
     def alive(self) -> bool:
         hub = self.data.get("hub")
+        if self.elsewhere():
+            return True  # As far as can be told from here.
         return bool(hub) and linux.start_time(hub["pid"]) == hub["started"]
+
+    def require_here(self) -> None:
+        """Refuses where its processes cannot be seen."""
+        if self.elsewhere():
+            raise Refused(f"cluster {self.name} was made in another PID namespace: go there")
 
     def host(self, name: str) -> Dict[str, Any]:
         """A host by its name."""
@@ -125,6 +143,7 @@ def find(name: Optional[str]) -> Cluster:
 def running(name: Optional[str]) -> Cluster:
     """The same, if its processes are there."""
     cluster = find(name)
+    cluster.require_here()
     if not cluster.alive():
         raise Refused(f"cluster {cluster.name} has ended: tools/cluster down {cluster.name} "
                       "removes what is left of it")
