@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _make(options: argparse.Namespace, name: str) -> Tuple[Cluster, hub.Lifeline]:
     """A new cluster. It ends with its lifeline."""
+    state.check_name(name)
     chosen = spec.host_names(options.count, options.hosts)
     links = spec.links(options.rate, options.delay, options.loss)
     size = spec.shm_size(options.shm) if options.shm else ""

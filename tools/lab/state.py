@@ -150,11 +150,15 @@ def running(name: Optional[str]) -> Cluster:
     return cluster
 
 
-def create(name: str) -> pathlib.Path:
-    """The empty folder of a new cluster."""
+def check_name(name: str) -> None:
+    """Refuses what is no name of a cluster."""
     if not NAME.fullmatch(name):
         raise Refused(f"{name} is no name of a cluster: letters, digits, '-', '_' and '.', at most "
                       "41")
+
+
+def create(name: str) -> pathlib.Path:
+    """The empty folder of a new cluster, whose name is checked."""
     folder = base() / name
     try:
         folder.mkdir(mode=0o700)
