@@ -237,7 +237,8 @@ class HostsTest(Case):
 
     def test_links_have_the_rate(self) -> None:
         need("--rate")
-        show = ["exec", "a", "sh", "-c", "tc qdisc show dev eth0; tc class show dev eth0"]
+        tools = "PATH=/usr/sbin:/sbin:$PATH; tc qdisc show dev eth0; tc class show dev eth0"
+        show = ["exec", "a", "sh", "-c", tools]
         self.assertRegex(self.do(*show), "(tbf|htb)(.|\n)* rate 1Gbit")
         self.do("fault", "slow", "a", "--rate", "10mbit")
         self.assertEqual(self.listed()["a"]["state"], ["slow 10mbit"])
