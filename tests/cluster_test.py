@@ -164,7 +164,7 @@ class HostsTest(Case):
             self.assertEqual(server.stdout.readline(), "10.77.0.1\n")
 
     def test_exec_has_folder_environment_input_and_status_of_the_caller(self) -> None:
-        look = 'pwd; echo "$COVEY_CLUSTER_HOSTS $FROM_HERE"; cat; exit 7'
+        look = 'pwd; echo "$LAB_CLUSTER_HOSTS $FROM_HERE"; cat; exit 7'
         with tempfile.TemporaryDirectory() as folder:
             ran = cluster("exec", "b", "sh", "-c", look, env={**self.env, "FROM_HERE": "here"},
                           cwd=folder, input="line\n")
@@ -189,7 +189,7 @@ class HostsTest(Case):
         self.assertEqual(self.do("exec", "a", "ssh", "b", "hostname").strip(), "b")
         self.assertEqual(self.do("exec", "b", "ssh", "a", "hostname; exit 3", status=3), "a\n")
         config = str(self.states / "default" / "ssh_config")
-        said = self.do("exec", "a", "ssh", "-F", config, "b", "echo $COVEY_CLUSTER_HOSTS")
+        said = self.do("exec", "a", "ssh", "-F", config, "b", "echo $LAB_CLUSTER_HOSTS")
         self.assertEqual(said, "a,b\n")
 
     def test_a_frozen_host_goes_on_when_it_is_thawed(self) -> None:
@@ -304,7 +304,7 @@ class LifeTest(Case):
 
     def test_run_ends_with_its_command_and_its_status(self) -> None:
         said = self.do("run", "2", "--no-ssh", "--", "sh", "-c",
-                       "hostname; echo $COVEY_CLUSTER_HOSTS; exit 5", status=5)
+                       "hostname; echo $LAB_CLUSTER_HOSTS; exit 5", status=5)
         self.assertEqual(said.split(), ["a", "a,b"])
         self.assertEqual(list(self.states.iterdir()), [])
 

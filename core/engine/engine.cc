@@ -127,8 +127,14 @@ void Engine::ThreadMain() {
       }
       if (queue_->HasQueued()) continue;
     }
-    ParkThread(ticket, std::min(turn.until, MonotonicNow() + longest));
+    ParkThread(ticket, std::min({turn.until, MonotonicNow() + longest, NetworkLook(useless)}));
   }
+}
+
+// When a sleeper looks at the network, after so many looks in vain; kNever: the network wakes it.
+Time Engine::NetworkLook(int useless) const {
+  if (!transport_->PollsNetwork()) return kNever;
+  return MonotonicNow() + (options_.network_look << std::min(useless, 4));
 }
 
 // Dekker with IsWorkLeft: either the waiter that released the progress lock sees how long the
@@ -239,7 +245,7 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
     const Time until = Look(&moved);
     // engine-E2c: Stop may have come after the check above; its ring may precede the ticket.
     if (!moved && wanted_.load() == 0 && !stop_.load())
-      transport_->Park(Sleeper::kWaiter, ticket, std::min(until, deadline));
+      transport_->Park(Sleeper::kWaiter, ticket, std::min({until, deadline, NetworkLook(0)}));
     transport_->SetParked(Sleeper::kNobody);
   }
 }

@@ -34,9 +34,12 @@ class Engine {
   struct Options {
     Time spin = 20 * kMicrosecond;  // by a waiter, before it yields
     int yields = 16;                // then before it parks
-    // At least so long where nothing wakes a sleeper that waits for the network: what such a waiter
-    // sleeps is lost, as MPI's waiters know, which do not sleep at all.
+    // Where nothing wakes a sleeper that waits for the network. A waiter yields for at least so
+    // long: what it sleeps is lost. MPI's waiters do not sleep at all.
     Time network_yield = 2 * kMillisecond;
+    // And a sleeper looks by itself so soon; the engine thread twice as late after each look that
+    // has found nothing, up to 16 times: each takes a core from a waiter, which looks itself.
+    Time network_look = 100 * kMicrosecond;
     Time recheck = kSecond;       // a sleeping thread looks by itself after so long at the latest
     bool oversubscribed = false;  // more ranks than cores: no spinning at all
     bool threaded = true;         // false: no engine thread, only waiters drive
@@ -69,6 +72,7 @@ class Engine {
   void Release();          // and lets the next take over
   Time Look(bool* moved);  // RunOnce
   void ThreadMain();
+  Time NetworkLook(int useless) const;
   void ParkThread(uint32_t ticket, Time until);
   // The outcome of a turn of the engine thread.
   struct Turn {

@@ -23,6 +23,8 @@ struct Record {
   uint64_t offset;  // push, word: in the sender's region; hello: bytes of its region
 };
 constexpr uint64_t kHeapBegin = 64;  // offset 0 is never used
+// Between two looks at a network without a descriptor, while the job begins and ends.
+constexpr Time kLook = 100 * kMicrosecond;
 
 void Append(Bytes* to, RecordKind kind, uint64_t offset, const void* data, size_t length) {
   const Record record{kind, static_cast<uint32_t>(length), offset};
@@ -91,7 +93,7 @@ Status Mirrored::Join() {
     const auto rank = static_cast<int32_t>(silent - heard_.begin());
     if (MonotonicNow() > deadline)
       return Status::Timeout("rank " + std::to_string(rank) + " has not called init()", Rank{rank});
-    Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), deadline);
+    Doze(deadline);
   }
   return Status::Ok();
 }
@@ -120,8 +122,13 @@ void Mirrored::SayGoodbye() {
   while (MonotonicNow() < deadline) {
     Pump();
     if (!HasUnsent() && link_->Flushed()) break;
-    Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), deadline);
+    Doze(deadline);
   }
+}
+
+void Mirrored::Doze(Time deadline) {
+  const Time look = PollsNetwork() ? MonotonicNow() + kLook : kNever;
+  Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(look, deadline));
 }
 
 // Hands the open message over, or keeps it when the link has no room.
@@ -280,13 +287,10 @@ void Mirrored::SetParked(Sleeper sleeper) { parked_.store(static_cast<uint32_t>(
 
 Transport::Sleeper Mirrored::Parked() const { return static_cast<Sleeper>(parked_.load()); }
 
-// Until rung or the network has something to do. Without a descriptor messages do not ring: never
-// longer than options_.look; with nothing under way ten times as long.
+// Until rung, or until a network that has a descriptor has something to do.
 void Mirrored::Park(Sleeper sleeper, uint32_t ticket, Time until) {
   const int network = link_->Descriptor();
-  Time sleep = until - MonotonicNow();
-  if (network < 0)
-    sleep = std::min(sleep, Parked() == Sleeper::kMailOnly ? 10 * options_.look : options_.look);
+  const Time sleep = until - MonotonicNow();
   if (Ticket(sleeper) != ticket || sleep <= 0) return;
   const timespec span{.tv_sec = static_cast<time_t>(sleep / kSecond),
                       .tv_nsec = static_cast<long>(sleep % kSecond)};

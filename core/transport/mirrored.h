@@ -32,8 +32,6 @@ class Mirrored final : public Transport {
   struct Options {
     uint64_t arena_bytes = 0;  // of each rank's region; equal on all ranks
     Time start_timeout = 0;    // for the first message of all; 0 = do not wait for it (simulator)
-    // Longest sleep where the network has no descriptor to sleep on: it has to be looked at.
-    Time look = 100 * kMicrosecond;
     // A push from this length on is a put: below, its copy costs less than a message of its own.
     size_t put_bytes = size_t{8} << 10;
   };
@@ -91,6 +89,7 @@ class Mirrored final : public Transport {
   Mirrored(const Options& options, std::unique_ptr<Link> link);
   Status Join();
   void SayGoodbye();
+  void Doze(Time deadline);
   void SendOpen(Rank to);
   bool Offer(Rank to, const Parcel& parcel);
   void Pump();

@@ -19,7 +19,7 @@ _NOT_FOUND, _CANNOT_RUN = 127, 126
 
 def variables(cluster: Cluster) -> Dict[str, str]:
     """What a command finds in its environment besides the caller's."""
-    return {"COVEY_CLUSTER": cluster.name, "COVEY_CLUSTER_HOSTS": ",".join(cluster.hosts)}
+    return {"LAB_CLUSTER": cluster.name, "LAB_CLUSTER_HOSTS": ",".join(cluster.hosts)}
 
 
 def _namespaces(cluster: Cluster, name: str) -> List[linux.Namespaces]:

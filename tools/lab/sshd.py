@@ -36,7 +36,7 @@ PrintMotd no
 MaxStartups 1000
 MaxSessions 1000
 AcceptEnv *
-SetEnv COVEY_CLUSTER={name} COVEY_CLUSTER_HOSTS={hosts}
+SetEnv LAB_CLUSTER={name} LAB_CLUSTER_HOSTS={hosts}
 """
 
 _CLIENT_CONFIG = """Host *
