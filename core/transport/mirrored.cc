@@ -23,7 +23,7 @@ struct Record {
   uint64_t offset;  // push, word: in the sender's region; hello: bytes of its region
 };
 constexpr uint64_t kHeapBegin = 64;  // offset 0 is never used
-// Between two looks at a network without a descriptor, while the job begins and ends.
+// Between two looks at the network while the job begins and ends.
 constexpr Time kLook = 100 * kMicrosecond;
 
 void Append(Bytes* to, RecordKind kind, uint64_t offset, const void* data, size_t length) {
@@ -93,7 +93,7 @@ Status Mirrored::Join() {
     const auto rank = static_cast<int32_t>(silent - heard_.begin());
     if (MonotonicNow() > deadline)
       return Status::Timeout("rank " + std::to_string(rank) + " has not called init()", Rank{rank});
-    Doze(deadline);
+    Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(deadline, MonotonicNow() + kLook));
   }
   return Status::Ok();
 }
@@ -122,13 +122,8 @@ void Mirrored::SayGoodbye() {
   while (MonotonicNow() < deadline) {
     Pump();
     if (!HasUnsent() && link_->Flushed()) break;
-    Doze(deadline);
+    Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(deadline, MonotonicNow() + kLook));
   }
-}
-
-void Mirrored::Doze(Time deadline) {
-  const Time look = PollsNetwork() ? MonotonicNow() + kLook : kNever;
-  Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(look, deadline));
 }
 
 // Hands the open message over, or keeps it when the link has no room.

@@ -89,7 +89,6 @@ class Mirrored final : public Transport {
   Mirrored(const Options& options, std::unique_ptr<Link> link);
   Status Join();
   void SayGoodbye();
-  void Doze(Time deadline);
   void SendOpen(Rank to);
   bool Offer(Rank to, const Parcel& parcel);
   void Pump();
