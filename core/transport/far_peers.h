@@ -1,0 +1,102 @@
+// The peers that a rank reaches over a link only: mirrors of their regions here, and all that goes
+// to them and comes from them.
+//
+// Words and short pushes travel in one message per peer and Wake. A long push is a put, where the
+// network has puts: it is sent from this rank's region and written into the peer's mirror, without
+// a copy. So whoever pushes leaves the bytes as they are until the peers have answered, as plan-S3
+// demands. Pages of mirrors cost memory when first written.
+//
+// The thread that holds the progress lock; no call blocks.
+#ifndef COVEY_CORE_TRANSPORT_FAR_PEERS_H_
+#define COVEY_CORE_TRANSPORT_FAR_PEERS_H_
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/transport/link.h"
+#include "core/transport/peer_loss.h"
+
+namespace covey {
+
+class FarPeers {
+ public:
+  // The own region, of which peers hold mirrors. Its length is the same on all ranks.
+  struct Region {
+    std::byte* base = nullptr;
+    uint64_t length_bytes = 0;
+  };
+  // A push from `put_bytes` on is a put: below, its copy costs less than a message of its own.
+  FarPeers(std::unique_ptr<Link> link, size_t put_bytes);
+  ~FarPeers();  // closes the link
+
+  Link& link() const { return *link_; }
+
+  // Maps a mirror of each of `peers` and greets them. Error: no address space.
+  Status Greet(const Region& own, std::span<const Rank> peers);
+  // kNoRank once every peer has greeted; else one that has not.
+  Rank Silent() const;
+  // Last words to the peers that are not lost.
+  void SayGoodbye();
+  // All that was accepted has left this process.
+  bool Flushed();
+
+  bool IsFar(Rank r) const { return MirrorOf(r) != nullptr; }
+  std::byte* MirrorOf(Rank r) const { return mirrors_[Index(r)]; }
+
+  // Also to this rank itself.
+  bool TrySend(Rank to, std::span<const std::byte> message);
+  bool TryReceive(Rank* from, Bytes* message);
+  bool HasMail() const { return inbox_count_.load(std::memory_order_relaxed) > 0; }  // any thread
+  bool HasUnsent() const;
+
+  // Peers that are not far are passed over.
+  void Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes);
+  void Store(const uint64_t* word, uint64_t value);
+  // What was stored and pushed leaves for these peers. Words leave for all that this Wake names:
+  // the next one does not repeat them.
+  void Wake(std::span<const Rank> peers);
+
+  // Takes what has arrived, then sends what had to wait.
+  void Pump();
+  // Each lost peer once.
+  std::vector<PeerLoss> PollLost() { return std::exchange(losses_, {}); }
+
+ private:
+  struct Parcel {
+    Bytes message;                    // empty: a put
+    uint64_t offset = 0;              // of a put, in the own region
+    std::span<const std::byte> data;  // of a put
+  };
+  struct Outgoing {
+    Bytes open;                 // a message being put together
+    std::deque<Parcel> unsent;  // complete, the link had no room
+  };
+  static size_t Index(Rank r) { return static_cast<size_t>(ToInt(r)); }
+
+  void SendOpen(Rank to);
+  bool Offer(Rank to, const Parcel& parcel);
+  bool Absorb(Rank from, std::span<const std::byte> message);
+  void Keep(Rank from, std::span<const std::byte> message);
+  void Lose(Rank peer, const std::string& how);
+
+  std::unique_ptr<Link> link_;
+  const size_t put_bytes_;
+  Region own_;
+  std::vector<std::byte*> mirrors_;  // by rank; null: not far
+  std::vector<Outgoing> out_;        // by rank
+  std::deque<std::pair<Rank, Bytes>> inbox_;
+  std::atomic<size_t> inbox_count_{0};
+  std::vector<std::pair<uint64_t, uint64_t>> words_;  // offset, value: stored since the last Wake
+  std::vector<bool> heard_;                           // by rank: its first message
+  std::vector<bool> lost_;                            // by rank
+  std::vector<PeerLoss> losses_;                      // not yet polled
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_TRANSPORT_FAR_PEERS_H_
