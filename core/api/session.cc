@@ -83,6 +83,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                                  .shm_fd = config.shm_fd,
                                  .launcher_pid = config.launcher_pid,
                                  .arena_bytes = config.arena_bytes,
+                                 .shares_host = config.host_memory == "auto",
                                  .reads_peers = config.ReadsPeers(),
                                  .start_timeout = config.start_timeout,
                                  .start_warning = config.stall_warning,

@@ -31,9 +31,10 @@ struct Config {
   int32_t shm_fd = -1;       // the job's shared memory; -1 = none
   int32_t launcher_pid = 0;  // 0 = none
   std::string job;
-  std::string transport = "auto";  // or shm, or the name of a plug-in
-  std::string started_by;          // "mpirun", "srun", "torchrun"; empty: coveyrun, or nothing
-  std::string plugin_path;         // "folder:folder", looked into before libcovey.so's own
+  std::string transport = "auto";    // or shm, or the name of a plug-in
+  std::string host_memory = "auto";  // or never
+  std::string started_by;            // "mpirun", "srun", "torchrun"; empty: coveyrun, or nothing
+  std::string plugin_path;           // "folder:folder", looked into before libcovey.so's own
 
   std::string rendezvous;   // HOST:PORT or file:PATH; for jobs of several launchers
   std::string secret_file;  // likewise

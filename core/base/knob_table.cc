@@ -58,6 +58,13 @@ constexpr Knob kKnobs[] = {
          "how the ranks reach each other: shm is the memory of this host, any other name that of "
          "a plug-in, such as mpi; auto is mpi for ranks that mpirun or srun has started, else "
          "shm"},
+    {.name = "host_memory",
+     .unit = "auto|never",
+     .type = Type::kChoice,
+     .field = &Config::host_memory,
+     .agreed = true,
+     .help = "whether ranks that reach each other through a network share the memory of their "
+             "host, where the kernel lets them"},
     {.name = "plugin_path",
      .unit = "folders",
      .type = Type::kText,

@@ -13,22 +13,22 @@ constexpr Time kLook = 100 * kMicrosecond;
 
 }  // namespace
 
-Composite::Composite(const Options& options, std::unique_ptr<Transport> near,
-                     std::vector<Rank> hosted, std::unique_ptr<Link> link)
-    : options_(options),
+Composite::Composite(Time start_timeout, std::unique_ptr<Transport> near, std::vector<Rank> hosted,
+                     std::unique_ptr<FarPeers> far)
+    : start_timeout_(start_timeout),
       near_(std::move(near)),
       hosted_(std::move(hosted)),
-      near_index_(static_cast<size_t>(link->size()), -1),
-      far_(std::move(link), options.put_bytes) {
+      near_index_(static_cast<size_t>(far->link().size()), -1),
+      far_(std::move(far)) {
   for (size_t i = 0; i < hosted_.size(); ++i)
     near_index_[static_cast<size_t>(ToInt(hosted_[i]))] = static_cast<int32_t>(i);
 }
 
-Status Composite::Open(const Options& options, std::unique_ptr<Transport> near,
-                       std::vector<Rank> hosted, std::unique_ptr<Link> link,
+Status Composite::Open(Time start_timeout, std::unique_ptr<Transport> near,
+                       std::vector<Rank> hosted, std::unique_ptr<FarPeers> far,
                        std::unique_ptr<Transport>* transport) {
   std::unique_ptr<Composite> c(
-      new Composite(options, std::move(near), std::move(hosted), std::move(link)));
+      new Composite(start_timeout, std::move(near), std::move(hosted), std::move(far)));
   RETURN_IF_ERROR(c->Join());
   *transport = std::move(c);
   return Status::Ok();
@@ -38,14 +38,14 @@ Status Composite::Join() {
   std::vector<Rank> peers;
   for (int32_t r = 0; r < size(); ++r)
     if (NearIndex(Rank{r}) < 0) peers.push_back(Rank{r});
-  RETURN_IF_ERROR(far_.Greet({near_->Base(near_->rank()), options_.region_bytes}, peers));
-  const Time deadline = MonotonicNow() + options_.start_timeout;
-  while (options_.start_timeout > 0) {
-    far_.Pump();
+  RETURN_IF_ERROR(far_->Greet(near_->Base(near_->rank()), peers));
+  const Time deadline = MonotonicNow() + start_timeout_;
+  while (start_timeout_ > 0) {
+    far_->Pump();
     if (const std::vector<PeerLoss> lost = PollPeers(); !lost.empty())
       return Status::Aborted("rank " + std::to_string(ToInt(lost[0].rank)) + " " + lost[0].how,
                              lost[0].rank);
-    const Rank silent = far_.Silent();
+    const Rank silent = far_->Silent();
     if (silent == kNoRank) break;
     if (MonotonicNow() > deadline)
       return Status::Timeout("rank " + std::to_string(ToInt(silent)) + " has not called init()",
@@ -57,18 +57,18 @@ Status Composite::Join() {
 
 // Waits until the last message has left: peers that still need it get it.
 Composite::~Composite() {
-  far_.SayGoodbye();
-  const Time deadline = MonotonicNow() + options_.start_timeout;
+  far_->SayGoodbye();
+  const Time deadline = MonotonicNow() + start_timeout_;
   while (MonotonicNow() < deadline) {
-    far_.Pump();
-    if (far_.Flushed()) break;
+    far_->Pump();
+    if (far_->Flushed()) break;
     Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(deadline, MonotonicNow() + kLook));
   }
 }
 
 bool Composite::TrySend(Rank to, std::span<const std::byte> message) {
   const int32_t near = NearIndex(to);
-  return near < 0 ? far_.TrySend(to, message) : near_->TrySend(Rank{near}, message);
+  return near < 0 ? far_->TrySend(to, message) : near_->TrySend(Rank{near}, message);
 }
 
 bool Composite::TryReceive(Rank* from, Bytes* message) {
@@ -77,12 +77,12 @@ bool Composite::TryReceive(Rank* from, Bytes* message) {
     *from = hosted_[static_cast<size_t>(ToInt(near))];
     return true;
   }
-  return far_.TryReceive(from, message);
+  return far_->TryReceive(from, message);
 }
 
 std::byte* Composite::Base(Rank r) {
   const int32_t near = NearIndex(r);
-  return near < 0 ? far_.MirrorOf(r) : near_->Base(Rank{near});
+  return near < 0 ? far_->MirrorOf(r) : near_->Base(Rank{near});
 }
 
 // Never handed out again: what the old owner of the space pushed may still be on its way to
@@ -93,7 +93,7 @@ int Composite::ReadPeer(Rank, uint64_t, std::byte*, size_t) { return ENOSYS; }
 
 void Composite::StoreRelease(uint64_t* word, uint64_t value) {
   near_->StoreRelease(word, value);
-  far_.Store(word, value);
+  far_->Store(word, value);
 }
 
 void Composite::Wake(std::span<const Rank> peers) {
@@ -101,13 +101,13 @@ void Composite::Wake(std::span<const Rank> peers) {
   for (Rank peer : peers)
     if (const int32_t near = NearIndex(peer); near >= 0) woken_.push_back(Rank{near});
   near_->Wake(woken_);
-  far_.Wake(peers);
+  far_->Wake(peers);
 }
 
 std::vector<PeerLoss> Composite::PollPeers() {
   std::vector<PeerLoss> losses = near_->PollPeers();
   for (PeerLoss& loss : losses) loss.rank = hosted_[static_cast<size_t>(ToInt(loss.rank))];
-  for (PeerLoss& loss : far_.PollLost()) losses.push_back(std::move(loss));
+  for (PeerLoss& loss : far_->PollLost()) losses.push_back(std::move(loss));
   return losses;
 }
 

@@ -17,29 +17,24 @@ namespace covey {
 
 class Composite final : public Transport {
  public:
-  struct Options {
-    uint64_t region_bytes = 0;  // of each rank's region as far as it is mirrored; equal on all
-    Time start_timeout = 0;     // for the first message of all; 0 = do not wait for it (simulator)
-    size_t put_bytes = size_t{8} << 10;  // FarPeers
-  };
-  // `near` has a rank for each of `hosted`, in that order: the ranks of this host, ascending.
-  static Status Open(const Options& options, std::unique_ptr<Transport> near,
-                     std::vector<Rank> hosted, std::unique_ptr<Link> link,
-                     std::unique_ptr<Transport>* transport);
+  // `near` has a rank for each of `hosted`, in that order: the ranks of this host, ascending. Waits
+  // for the greeting of each other; start_timeout 0: does not (simulator).
+  static Status Open(Time start_timeout, std::unique_ptr<Transport> near, std::vector<Rank> hosted,
+                     std::unique_ptr<FarPeers> far, std::unique_ptr<Transport>* transport);
   ~Composite() override;  // says goodbye
 
-  Rank rank() const override { return far_.link().rank(); }
-  int size() const override { return far_.link().size(); }
+  Rank rank() const override { return far_->link().rank(); }
+  int size() const override { return far_->link().size(); }
   int local_rank() const override { return ToInt(near_->rank()); }
   int local_size() const override { return near_->size(); }
-  bool Shares(Rank peer) const override { return !far_.IsFar(peer); }
-  bool PollsNetwork() const override { return far_.link().Descriptor() < 0; }
-  bool AnyThread() const override { return far_.link().AnyThread(); }
+  bool Shares(Rank peer) const override { return !far_->IsFar(peer); }
+  bool PollsNetwork() const override { return far_->link().Descriptor() < 0; }
+  bool AnyThread() const override { return far_->link().AnyThread(); }
 
   bool TrySend(Rank to, std::span<const std::byte> message) override;
   bool TryReceive(Rank* from, Bytes* message) override;
-  bool HasMail() override { return near_->HasMail() || far_.HasMail(); }
-  bool HasUnsent() override { return near_->HasUnsent() || far_.HasUnsent(); }
+  bool HasMail() override { return near_->HasMail() || far_->HasMail(); }
+  bool HasUnsent() override { return near_->HasUnsent() || far_->HasUnsent(); }
   size_t MaxMessageBytes() const override { return near_->MaxMessageBytes(); }
 
   std::byte* Base(Rank r) override;
@@ -57,7 +52,7 @@ class Composite final : public Transport {
   uint64_t LoadAcquire(const uint64_t* word) override { return near_->LoadAcquire(word); }
   void StoreRelease(uint64_t* word, uint64_t value) override;
   void Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes) override {
-    far_.Push(peers, data, length_bytes);
+    far_->Push(peers, data, length_bytes);
   }
   void Wake(std::span<const Rank> peers) override;
   std::vector<PeerLoss> PollPeers() override;
@@ -71,16 +66,16 @@ class Composite final : public Transport {
   void Ring(Sleeper sleeper) override { near_->Ring(sleeper); }
 
  private:
-  Composite(const Options& options, std::unique_ptr<Transport> near, std::vector<Rank> hosted,
-            std::unique_ptr<Link> link);
+  Composite(Time start_timeout, std::unique_ptr<Transport> near, std::vector<Rank> hosted,
+            std::unique_ptr<FarPeers> far);
   Status Join();
   int32_t NearIndex(Rank r) const { return near_index_[static_cast<size_t>(ToInt(r))]; }
 
-  const Options options_;
+  const Time start_timeout_;
   std::unique_ptr<Transport> near_;
   const std::vector<Rank> hosted_;
   std::vector<int32_t> near_index_;  // by rank: its rank in near_; -1: far
-  FarPeers far_;
+  std::unique_ptr<FarPeers> far_;
   std::vector<Rank> woken_;  // in Wake
 };
 

@@ -21,8 +21,8 @@ typedef struct covey_link {
   void* self;
   int32_t rank;
   int32_t size;
-  int32_t local_rank; /* among the ranks of this host; -1 = unknown */
-  int32_t local_size;
+  /* By rank, the lowest rank of its host; lives as long as the link. Null: unknown. */
+  const int32_t* hosts;
   int32_t any_thread;
   /* For poll(2): readable when there is something to do; -1 = there is none, the caller looks. */
   int32_t descriptor;

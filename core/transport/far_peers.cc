@@ -26,43 +26,62 @@ void Append(Bytes* to, RecordKind kind, uint64_t offset, const void* data, size_
 
 }  // namespace
 
-FarPeers::FarPeers(std::unique_ptr<Link> link, size_t put_bytes)
-    : link_(std::move(link)), put_bytes_(put_bytes) {
+FarPeers::FarPeers(std::unique_ptr<Link> link, const Options& options)
+    : link_(std::move(link)), options_(options) {
   const auto size = static_cast<size_t>(link_->size());
   mirrors_.assign(size, nullptr);
   out_.resize(size);
-  heard_.assign(size, true);
+  heard_.assign(size, false);
   lost_.assign(size, false);
 }
 
 FarPeers::~FarPeers() {
   link_.reset();
   for (std::byte* mirror : mirrors_)
-    if (mirror != nullptr) munmap(mirror, own_.length_bytes);
+    if (mirror != nullptr) munmap(mirror, MirrorBytes());
 }
 
-Status FarPeers::Greet(const Region& own, std::span<const Rank> peers) {
+std::vector<Rank> FarPeers::Hosted() const {
+  std::vector<Rank> hosted;
+  const Rank host = link_->HostOf(link_->rank());
+  for (int32_t r = 0; host != kNoRank && r < link_->size(); ++r)
+    if (link_->HostOf(Rank{r}) == host) hosted.push_back(Rank{r});
+  return hosted;
+}
+
+int FarPeers::local_rank() const {
+  const std::vector<Rank> hosted = Hosted();
+  const auto own = std::find(hosted.begin(), hosted.end(), link_->rank());
+  return own == hosted.end() ? -1 : static_cast<int>(own - hosted.begin());
+}
+
+int FarPeers::local_size() const {
+  const size_t size = Hosted().size();
+  return size == 0 ? -1 : static_cast<int>(size);
+}
+
+Status FarPeers::Greet(std::byte* own, std::span<const Rank> peers) {
   own_ = own;
   for (Rank peer : peers) {
-    void* mirror = mmap(nullptr, own.length_bytes, PROT_READ | PROT_WRITE,
+    void* mirror = mmap(nullptr, MirrorBytes(), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mirror == MAP_FAILED)
       return Status::Exhausted("no address space for a mirror of rank " +
                                std::to_string(ToInt(peer)) + "; lower COVEY_ARENA_BYTES");
     mirrors_[Index(peer)] = static_cast<std::byte*>(mirror);
-    heard_[Index(peer)] = false;
-    if (link_->Puts()) link_->Land(peer, {mirrors_[Index(peer)], own.length_bytes});
+    if (link_->Puts()) link_->Land(peer, {mirrors_[Index(peer)], MirrorBytes()});
   }
   for (Rank peer : peers) {
-    Append(&out_[Index(peer)].open, RecordKind::kHello, own.length_bytes, nullptr, 0);
+    Append(&out_[Index(peer)].open, RecordKind::kHello, options_.arena_bytes, nullptr, 0);
     SendOpen(peer);
   }
   return Status::Ok();
 }
 
 Rank FarPeers::Silent() const {
-  const auto silent = std::find(heard_.begin(), heard_.end(), false);
-  return silent == heard_.end() ? kNoRank : Rank{static_cast<int32_t>(silent - heard_.begin())};
+  for (size_t r = 0; r < heard_.size(); ++r)
+    if (mirrors_[r] != nullptr && !heard_[r]) return Rank{static_cast<int32_t>(r)};
+  return kNoRank;
 }
 
 void FarPeers::SayGoodbye() {
@@ -109,7 +128,6 @@ bool FarPeers::Absorb(Rank from, std::span<const std::byte> message) {
   const size_t sender = Index(from);
   if (lost_[sender]) return true;  // nothing of it counts any more (transport-T4)
   std::byte* mirror = mirrors_[sender];
-  if (mirror == nullptr) return false;
   while (!message.empty()) {
     Record record;
     if (message.size() < sizeof(record)) return false;
@@ -120,9 +138,9 @@ bool FarPeers::Absorb(Rank from, std::span<const std::byte> message) {
     message = message.subspan(record.length);
     switch (record.kind) {
       case RecordKind::kHello:
-        if (record.offset != own_.length_bytes)
+        if (record.offset != options_.arena_bytes)
           Lose(from, "has COVEY_ARENA_BYTES=" + std::to_string(record.offset) + ", this rank " +
-                         std::to_string(own_.length_bytes));
+                         std::to_string(options_.arena_bytes));
         heard_[sender] = true;
         break;
       case RecordKind::kMail:
@@ -130,7 +148,8 @@ bool FarPeers::Absorb(Rank from, std::span<const std::byte> message) {
         break;
       case RecordKind::kPush:
       case RecordKind::kWord:
-        if (record.offset > own_.length_bytes || body.size() > own_.length_bytes - record.offset)
+        if (mirror == nullptr || record.offset > MirrorBytes() ||
+            body.size() > MirrorBytes() - record.offset)
           return false;
         std::memcpy(mirror + record.offset, body.data(), body.size());
         break;
@@ -145,8 +164,9 @@ bool FarPeers::Absorb(Rank from, std::span<const std::byte> message) {
 }
 
 void FarPeers::Lose(Rank peer, const std::string& how) {
-  const auto i = Index(peer);
-  if (lost_[i]) return;
+  const size_t i = Index(peer);
+  // Once the far are known, a loss on this host is the host's to tell.
+  if (lost_[i] || (own_ != nullptr && mirrors_[i] == nullptr)) return;
   lost_[i] = true;
   losses_.push_back({peer, how});
   out_[i].unsent.clear();
@@ -185,11 +205,11 @@ bool FarPeers::HasUnsent() const {
 }
 
 void FarPeers::Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes) {
-  const auto offset = static_cast<uint64_t>(data - own_.base);
+  const auto offset = static_cast<uint64_t>(data - own_);
   for (Rank peer : peers) {
     if (!IsFar(peer) || lost_[Index(peer)]) continue;
     Outgoing& out = out_[Index(peer)];
-    if (length_bytes >= put_bytes_ && link_->Puts()) {
+    if (length_bytes >= options_.put_bytes && link_->Puts()) {
       SendOpen(peer);
       const Parcel put{.message = {}, .offset = offset, .data = {data, length_bytes}};
       if (!out.unsent.empty() || !Offer(peer, put)) out.unsent.push_back(put);
@@ -200,7 +220,7 @@ void FarPeers::Push(std::span<const Rank> peers, const std::byte* data, size_t l
 }
 
 void FarPeers::Store(const uint64_t* word, uint64_t value) {
-  words_.emplace_back(reinterpret_cast<const std::byte*>(word) - own_.base, value);
+  words_.emplace_back(reinterpret_cast<const std::byte*>(word) - own_, value);
 }
 
 void FarPeers::Wake(std::span<const Rank> peers) {

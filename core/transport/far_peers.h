@@ -26,19 +26,23 @@ namespace covey {
 
 class FarPeers {
  public:
-  // The own region, of which peers hold mirrors. Its length is the same on all ranks.
-  struct Region {
-    std::byte* base = nullptr;
-    uint64_t length_bytes = 0;
+  struct Options {
+    uint64_t arena_bytes = 0;  // of each rank's region; equal on all ranks
+    // A push from this length on is a put: below, its copy costs less than a message of its own.
+    size_t put_bytes = size_t{8} << 10;
   };
-  // A push from `put_bytes` on is a put: below, its copy costs less than a message of its own.
-  FarPeers(std::unique_ptr<Link> link, size_t put_bytes);
+  FarPeers(std::unique_ptr<Link> link, const Options& options);
   ~FarPeers();  // closes the link
 
   Link& link() const { return *link_; }
+  // The ranks of this host, ascending, by the link's word; empty: unknown.
+  std::vector<Rank> Hosted() const;
+  int local_rank() const;  // among them; -1 = unknown
+  int local_size() const;  // -1 = unknown
 
-  // Maps a mirror of each of `peers` and greets them. Error: no address space.
-  Status Greet(const Region& own, std::span<const Rank> peers);
+  // Before it only mail travels, to any rank. Maps a mirror of each of `peers` and greets them;
+  // `own` is the own region. Error: no address space.
+  Status Greet(std::byte* own, std::span<const Rank> peers);
   // kNoRank once every peer has greeted; else one that has not.
   Rank Silent() const;
   // Last words to the peers that are not lost.
@@ -77,6 +81,9 @@ class FarPeers {
     Bytes open;                 // a message being put together
     std::deque<Parcel> unsent;  // complete, the link had no room
   };
+  // Before the heap of a region in a host's shared memory: its page and its mailboxes.
+  static constexpr uint64_t kMostBeforeHeap = uint64_t{512} << 20;
+  uint64_t MirrorBytes() const { return options_.arena_bytes + kMostBeforeHeap; }
   static size_t Index(Rank r) { return static_cast<size_t>(ToInt(r)); }
 
   void SendOpen(Rank to);
@@ -86,14 +93,14 @@ class FarPeers {
   void Lose(Rank peer, const std::string& how);
 
   std::unique_ptr<Link> link_;
-  const size_t put_bytes_;
-  Region own_;
+  const Options options_;
+  std::byte* own_ = nullptr;
   std::vector<std::byte*> mirrors_;  // by rank; null: not far
   std::vector<Outgoing> out_;        // by rank
   std::deque<std::pair<Rank, Bytes>> inbox_;
   std::atomic<size_t> inbox_count_{0};
   std::vector<std::pair<uint64_t, uint64_t>> words_;  // offset, value: stored since the last Wake
-  std::vector<bool> heard_;                           // by rank: its first message
+  std::vector<bool> heard_;                           // by rank: its greeting
   std::vector<bool> lost_;                            // by rank
   std::vector<PeerLoss> losses_;                      // not yet polled
 };

@@ -21,14 +21,21 @@ constexpr Time kLook = 100 * kMicrosecond;
 
 }  // namespace
 
-Mirrored::Mirrored(const Options& options, std::unique_ptr<Link> link)
-    : options_(options), far_(std::move(link), options.put_bytes) {
+Mirrored::Mirrored(const Options& options, std::unique_ptr<FarPeers> far)
+    : options_(options), far_(std::move(far)) {
   for (int& fd : bell_fds_) fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
 Status Mirrored::Open(const Options& options, std::unique_ptr<Link> link,
                       std::unique_ptr<Transport>* transport) {
-  std::unique_ptr<Mirrored> m(new Mirrored(options, std::move(link)));
+  const FarPeers::Options of_peers{.arena_bytes = options.arena_bytes,
+                                   .put_bytes = options.put_bytes};
+  return Open(options, std::make_unique<FarPeers>(std::move(link), of_peers), transport);
+}
+
+Status Mirrored::Open(const Options& options, std::unique_ptr<FarPeers> far,
+                      std::unique_ptr<Transport>* transport) {
+  std::unique_ptr<Mirrored> m(new Mirrored(options, std::move(far)));
   const int fd = memfd_create("covey", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(options.arena_bytes)) != 0)
     return Status::Exhausted("cannot make this rank's memory: " + ErrnoText(errno));
@@ -45,14 +52,14 @@ Status Mirrored::Join() {
   std::vector<Rank> peers;
   for (int32_t r = 0; r < size(); ++r)
     if (Rank{r} != rank()) peers.push_back(Rank{r});
-  RETURN_IF_ERROR(far_.Greet({arena_->base(), options_.arena_bytes}, peers));
+  RETURN_IF_ERROR(far_->Greet(arena_->base(), peers));
   const Time deadline = MonotonicNow() + options_.start_timeout;
   while (options_.start_timeout > 0) {
-    far_.Pump();
-    if (const std::vector<PeerLoss> lost = far_.PollLost(); !lost.empty())
+    far_->Pump();
+    if (const std::vector<PeerLoss> lost = far_->PollLost(); !lost.empty())
       return Status::Aborted("rank " + std::to_string(ToInt(lost[0].rank)) + " " + lost[0].how,
                              lost[0].rank);
-    const Rank silent = far_.Silent();
+    const Rank silent = far_->Silent();
     if (silent == kNoRank) break;
     if (MonotonicNow() > deadline)
       return Status::Timeout("rank " + std::to_string(ToInt(silent)) + " has not called init()",
@@ -64,16 +71,16 @@ Status Mirrored::Join() {
 
 // Waits until the last message has left: peers that still need it get it.
 Mirrored::~Mirrored() {
-  far_.SayGoodbye();
+  far_->SayGoodbye();
   const Time deadline = MonotonicNow() + options_.start_timeout;
   while (MonotonicNow() < deadline) {
-    far_.Pump();
-    if (far_.Flushed()) break;
+    far_->Pump();
+    if (far_->Flushed()) break;
     Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(deadline, MonotonicNow() + kLook));
   }
   for (int fd : bell_fds_) close(fd);
   // The network may go on reading what peers that have left never took: that memory stays.
-  if (arena_ != nullptr && far_.link().Flushed()) arena_->Unref();
+  if (arena_ != nullptr && far_->link().Flushed()) arena_->Unref();
 }
 
 uint64_t Mirrored::AllocShared(size_t length_bytes) {
@@ -89,7 +96,7 @@ int Mirrored::ReadPeer(Rank, uint64_t, std::byte*, size_t) { return ENOSYS; }
 
 void Mirrored::StoreRelease(uint64_t* word, uint64_t value) {
   *word = value;
-  far_.Store(word, value);
+  far_->Store(word, value);
 }
 
 uint32_t Mirrored::Ticket(Sleeper sleeper) { return bells_[static_cast<size_t>(sleeper)].load(); }
@@ -100,7 +107,7 @@ Transport::Sleeper Mirrored::Parked() const { return static_cast<Sleeper>(parked
 
 // Until rung, or until a network that has a descriptor has something to do.
 void Mirrored::Park(Sleeper sleeper, uint32_t ticket, Time until) {
-  const int network = far_.link().Descriptor();
+  const int network = far_->link().Descriptor();
   const Time sleep = until - MonotonicNow();
   if (Ticket(sleeper) != ticket || sleep <= 0) return;
   const timespec span{.tv_sec = static_cast<time_t>(sleep / kSecond),

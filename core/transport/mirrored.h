@@ -32,25 +32,28 @@ class Mirrored final : public Transport {
   };
   static Status Open(const Options& options, std::unique_ptr<Link> link,
                      std::unique_ptr<Transport>* transport);
+  // Of peers that mail has reached already.
+  static Status Open(const Options& options, std::unique_ptr<FarPeers> far,
+                     std::unique_ptr<Transport>* transport);
   ~Mirrored() override;  // says goodbye
 
-  Rank rank() const override { return far_.link().rank(); }
-  int size() const override { return far_.link().size(); }
-  int local_rank() const override { return far_.link().local_rank(); }
-  int local_size() const override { return far_.link().local_size(); }
+  Rank rank() const override { return far_->link().rank(); }
+  int size() const override { return far_->link().size(); }
+  int local_rank() const override { return far_->local_rank(); }
+  int local_size() const override { return far_->local_size(); }
   bool Shares(Rank peer) const override { return peer == rank(); }
-  bool PollsNetwork() const override { return far_.link().Descriptor() < 0; }
-  bool AnyThread() const override { return far_.link().AnyThread(); }
+  bool PollsNetwork() const override { return far_->link().Descriptor() < 0; }
+  bool AnyThread() const override { return far_->link().AnyThread(); }
 
   bool TrySend(Rank to, std::span<const std::byte> message) override {
-    return far_.TrySend(to, message);
+    return far_->TrySend(to, message);
   }
-  bool TryReceive(Rank* from, Bytes* message) override { return far_.TryReceive(from, message); }
-  bool HasMail() override { return far_.HasMail(); }
-  bool HasUnsent() override { return far_.HasUnsent(); }
+  bool TryReceive(Rank* from, Bytes* message) override { return far_->TryReceive(from, message); }
+  bool HasMail() override { return far_->HasMail(); }
+  bool HasUnsent() override { return far_->HasUnsent(); }
   size_t MaxMessageBytes() const override { return 256 * 1024; }
 
-  std::byte* Base(Rank r) override { return r == rank() ? arena_->base() : far_.MirrorOf(r); }
+  std::byte* Base(Rank r) override { return r == rank() ? arena_->base() : far_->MirrorOf(r); }
   uint64_t AllocShared(size_t length_bytes) override;
   void FreeShared(uint64_t offset) override;
   void* AllocData(size_t length_bytes) override { return arena_->AllocData(length_bytes); }
@@ -63,10 +66,10 @@ class Mirrored final : public Transport {
   uint64_t LoadAcquire(const uint64_t* word) override { return *word; }
   void StoreRelease(uint64_t* word, uint64_t value) override;
   void Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes) override {
-    far_.Push(peers, data, length_bytes);
+    far_->Push(peers, data, length_bytes);
   }
-  void Wake(std::span<const Rank> peers) override { far_.Wake(peers); }
-  std::vector<PeerLoss> PollPeers() override { return far_.PollLost(); }
+  void Wake(std::span<const Rank> peers) override { far_->Wake(peers); }
+  std::vector<PeerLoss> PollPeers() override { return far_->PollLost(); }
 
   uint32_t Ticket(Sleeper sleeper) override;
   void SetParked(Sleeper sleeper) override;
@@ -75,11 +78,11 @@ class Mirrored final : public Transport {
   void Ring(Sleeper sleeper) override;
 
  private:
-  Mirrored(const Options& options, std::unique_ptr<Link> link);
+  Mirrored(const Options& options, std::unique_ptr<FarPeers> far);
   Status Join();
 
   const Options options_;
-  FarPeers far_;
+  std::unique_ptr<FarPeers> far_;
   Arena* arena_ = nullptr;  // the own region
   std::atomic<uint32_t> parked_{0};
   std::atomic<uint32_t> bells_[4] = {};  // by Sleeper: times rung

@@ -59,6 +59,7 @@ struct TransportOptions {
   int shm_fd = -1;       // the job's shared memory; -1 = none: only a job of one
   int launcher_pid = 0;  // where to find it when the descriptor was closed on the way; 0 = nowhere
   uint64_t arena_bytes = 0;
+  bool shares_host = true;   // of a network: ranks of one host share its memory where they can
   bool reads_peers = false;  // CanReadPeers may be true; every rank lets the others read its memory
   Time start_timeout = 0;
   Time start_warning = kNever;  // after this long the log says which ranks are missing

@@ -57,6 +57,7 @@ class MpiJob(unittest.TestCase):
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMP_NUM_THREADS": "1",
             "MPI4PY_MPIABI": "openmpi",
+            "COVEY_HOST_MEMORY": "never",
             "TMPDIR": self.folder.name,
             "COVEY_PLUGIN_PATH": self.folder.name,  # the installed package needs none
         }

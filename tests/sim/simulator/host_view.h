@@ -16,8 +16,7 @@ namespace covey {
 // The mail of one rank, sorted: of its host, and of the network.
 class SortedMail {
  public:
-  SortedMail(Transport* mail, std::vector<Rank> hosted)
-      : mail_(mail), hosted_(std::move(hosted)) {}
+  SortedMail(Transport* mail, std::vector<Rank> hosted) : mail_(mail), hosted_(std::move(hosted)) {}
 
   Transport& transport() { return *mail_; }
   const std::vector<Rank>& hosted() const { return hosted_; }

@@ -21,8 +21,8 @@ class MailLink final : public Link {
  public:
   // Of a rank that shares memory with no other.
   MailLink(InprocNetwork* network, Rank rank)
-      : MailLink(network, std::make_shared<SortedMail>(&network->transport(rank),
-                                                       std::vector<Rank>{})) {}
+      : MailLink(network,
+                 std::make_shared<SortedMail>(&network->transport(rank), std::vector<Rank>{})) {}
   // Of one whose HostView takes the other mail.
   MailLink(InprocNetwork* network, std::shared_ptr<SortedMail> mail)
       : network_(network), mail_(std::move(mail)), node_(&mail_->transport()) {}

@@ -29,9 +29,11 @@ Status OpenComposite(InprocNetwork* network, Rank rank, const Swarm& swarm,
                      std::unique_ptr<Transport>* transport) {
   std::vector<Rank> hosted = HostedWith(rank, swarm.per_host, swarm.size);
   auto mail = std::make_shared<SortedMail>(&network->transport(rank), hosted);
-  return Composite::Open({.region_bytes = swarm.region_bytes, .put_bytes = PutBytes(ToInt(rank))},
-                         std::make_unique<HostView>(mail), std::move(hosted),
-                         std::make_unique<MailLink>(network, mail), transport);
+  auto far = std::make_unique<FarPeers>(
+      std::make_unique<MailLink>(network, mail),
+      FarPeers::Options{.arena_bytes = swarm.region_bytes, .put_bytes = PutBytes(ToInt(rank))});
+  return Composite::Open(0, std::make_unique<HostView>(mail), std::move(hosted), std::move(far),
+                         transport);
 }
 
 }  // namespace
