@@ -9,9 +9,9 @@
 //
 // Words and short pushes travel in one message per peer and Wake. A long push is a put, where the
 // network has puts: it is sent from this rank's region and written into the peer's mirror, without
-// a copy. So whoever pushes leaves the bytes as they are until the peers have answered, as plan-S3
-// demands. Pages of mirrors cost memory when first written. The framework's tensors are never
-// reached by peers: data memory is private.
+// a copy. Bytes that were pushed stay as they are until the peers have answered (plan-S3). Pages of
+// mirrors cost memory when first written. The framework's tensors are never reached by peers: data
+// memory is private.
 #ifndef COVEY_CORE_TRANSPORT_MIRRORED_H_
 #define COVEY_CORE_TRANSPORT_MIRRORED_H_
 

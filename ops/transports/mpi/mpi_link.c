@@ -27,7 +27,7 @@ typedef struct Place {
   uint64_t length;
 } Place;
 
-/* What has come from a peer behind a put that is still being received. */
+/* A put whose bytes are being received, or a message that came after one. */
 typedef struct Arrival {
   struct Arrival* next;
   MPI_Request put; /* MPI_REQUEST_NULL: a message, `length` bytes behind this struct */
