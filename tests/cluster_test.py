@@ -54,7 +54,7 @@ def means() -> Dict[str, str]:
 
 
 def need(*names: str) -> None:
-    """Skips the test where this machine lacks a means."""
+    """Skips the test where `check` says no to a means."""
     for name in ("cluster", *names):
         if means().get(name):
             raise unittest.SkipTest(f"tools/cluster check: {name}: {means()[name]}")

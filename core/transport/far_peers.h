@@ -3,8 +3,8 @@
 //
 // Words and short pushes travel in one message per peer and Wake. A long push is a put, where the
 // network has puts: it is sent from this rank's region and written into the peer's mirror, without
-// a copy. So whoever pushes leaves the bytes as they are until the peers have answered, as plan-S3
-// demands. Pages of mirrors cost memory when first written.
+// a copy. Bytes that were pushed stay as they are until the peers have answered (plan-S3). Pages of
+// mirrors cost memory when first written.
 //
 // The thread that holds the progress lock; no call blocks.
 #ifndef COVEY_CORE_TRANSPORT_FAR_PEERS_H_

@@ -101,6 +101,17 @@ Bytes Packed(int64_t first, int64_t second) {
 
 }  // namespace
 
+Status OpenHostMemory(const TransportOptions& options, std::span<const Rank> hosted, Rank own,
+                      std::unique_ptr<Transport>* near) {
+  const TransportKind* shm = FindTransport("shm");
+  if (shm == nullptr) return Status::Unsupported("this program has no shared memory");
+  TransportOptions of_host = options;
+  const auto found = std::find(hosted.begin(), hosted.end(), own);
+  of_host.rank = Rank{static_cast<int32_t>(found - hosted.begin())};
+  of_host.size = static_cast<int32_t>(hosted.size());
+  return shm->open(of_host, near);
+}
+
 Status JoinHostMemory(const TransportOptions& options, std::span<const Rank> hosted, FarPeers* far,
                       std::unique_ptr<Transport>* near) {
   const TransportKind* shm = FindTransport("shm");
@@ -134,11 +145,8 @@ Status JoinHostMemory(const TransportOptions& options, std::span<const Rank> hos
   }
   if (!all) return Status::Ok();
   TransportOptions of_host = options;
-  const auto found = std::find(hosted.begin(), hosted.end(), own);
-  of_host.rank = Rank{static_cast<int32_t>(found - hosted.begin())};
-  of_host.size = static_cast<int32_t>(hosted.size());
   of_host.shm_fd = memory.fd;
-  return shm->open(of_host, near);
+  return OpenHostMemory(of_host, hosted, own, near);
 }
 
 }  // namespace covey

@@ -1,6 +1,6 @@
-// The memory of this host for ranks that no common launcher has started: mpirun's, srun's.
+// The memory of this host for ranks of a job on several hosts.
 //
-// The lowest rank of the host makes it and tells the others by mail where it is; they open it, and
+// A launcher of this host's ranks hands it down. Ranks of mpirun and srun make it: the lowest rank of the host makes it and tells the others by mail where it is; they open it, and
 // say whether they could. Only when all could is it used: containers and PID namespaces may forbid
 // it to some.
 #ifndef COVEY_CORE_TRANSPORT_HOST_MEMORY_H_
@@ -14,6 +14,11 @@
 #include "core/transport/transport.h"
 
 namespace covey {
+
+// Opens options.shm_fd, which was made for as many ranks as `hosted`, the ranks of this host,
+// ascending.
+Status OpenHostMemory(const TransportOptions& options, std::span<const Rank> hosted, Rank own,
+                      std::unique_ptr<Transport>* near);
 
 // `hosted` are the ranks of this host, ascending, and have all called it. On return *near is a
 // transport between them, in that order, or null: they share no memory. `options` are the job's.

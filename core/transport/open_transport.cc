@@ -1,5 +1,12 @@
 #include "core/transport/open_transport.h"
 
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string>
+
+#include "core/base/check.h"
 #include "core/transport/composite.h"
 #include "core/transport/host_memory.h"
 #include "core/transport/mirrored.h"
@@ -9,6 +16,19 @@
 namespace covey {
 namespace {
 
+// Descriptors go to all ranks of a host, so each reads from the beginning.
+Status ReadBook(int fd, std::string* book) {
+  std::array<char, 4096> part;
+  ssize_t length = 0;
+  while (fd >= 0 &&
+         (length = pread(fd, part.data(), part.size(), static_cast<off_t>(book->size()))) > 0)
+    book->append(part.data(), static_cast<size_t>(length));
+  if (length == 0) return Status::Ok();
+  return Status::InvalidArgument("cannot read COVEY_BOOK_FD=" + std::to_string(fd) + ": " +
+                                 ErrnoText(errno) +
+                                 "; a program between the launcher and this one has closed it");
+}
+
 // The ranks of a host share its memory where they can, and are one job of it when there is no other
 // host.
 Status OverLink(const TransportOptions& options, std::unique_ptr<Link> link,
@@ -17,8 +37,12 @@ Status OverLink(const TransportOptions& options, std::unique_ptr<Link> link,
                                         FarPeers::Options{.arena_bytes = options.arena_bytes});
   std::vector<Rank> hosted = far->Hosted();
   std::unique_ptr<Transport> near;
-  if (hosted.size() > 1 && options.shares_host)
-    RETURN_IF_ERROR(JoinHostMemory(options, hosted, far.get(), &near));
+  if (hosted.size() > 1 && options.shares_host) {
+    if (options.shm_fd >= 0)
+      RETURN_IF_ERROR(OpenHostMemory(options, hosted, far->link().rank(), &near));
+    else
+      RETURN_IF_ERROR(JoinHostMemory(options, hosted, far.get(), &near));
+  }
   if (near == nullptr)
     return Mirrored::Open(
         {.arena_bytes = options.arena_bytes, .start_timeout = options.start_timeout},
@@ -44,8 +68,16 @@ Status OpenTransport(std::string_view name, std::string_view plugin_path,
     RETURN_IF_ERROR(LoadTransport(name, plugin_path, &kind));
     return kind->open(options, transport);
   }
+  std::string book;
+  RETURN_IF_ERROR(ReadBook(options.book_fd, &book));
   std::unique_ptr<PluginLink> link;
-  RETURN_IF_ERROR(PluginLink::Open(name, plugin.open_link(), &link));
+  RETURN_IF_ERROR(PluginLink::Open(name, plugin.open_link(),
+                                   {.rank = options.book_fd < 0 ? -1 : ToInt(options.rank),
+                                    .size = options.size,
+                                    .book = options.book_fd < 0 ? nullptr : book.c_str(),
+                                    .listener = options.listen_fd,
+                                    .lease_ns = options.lease},
+                                   &link));
   return OverLink(options, std::move(link), transport);
 }
 

@@ -14,7 +14,7 @@ namespace covey {
 class PluginLink final : public Link {
  public:
   static Status Open(std::string_view name, covey_open_link_function* open,
-                     std::unique_ptr<PluginLink>* link);
+                     const covey_link_options& options, std::unique_ptr<PluginLink>* link);
   ~PluginLink() override { link_.close(link_.self); }
 
   Rank rank() const override { return Rank{link_.rank}; }

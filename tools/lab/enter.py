@@ -18,7 +18,7 @@ _NOT_FOUND, _CANNOT_RUN = 127, 126
 
 
 def variables(cluster: Cluster) -> Dict[str, str]:
-    """What a command finds in its environment besides the caller's."""
+    """The environment of a command, besides the caller's."""
     return {"LAB_CLUSTER": cluster.name, "LAB_CLUSTER_HOSTS": ",".join(cluster.hosts)}
 
 

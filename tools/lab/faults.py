@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from typing import Callable, List, Optional
 
-from lab import linux, network
+from lab import linux, network, trial
 from lab.refusal import Refused
 from lab.state import Cluster
 
@@ -18,25 +17,17 @@ def _within(cluster: Cluster, pid: int, kinds: List[str], function: Callable[[],
     """Runs a function in namespaces of a process of the cluster."""
     groups = [linux.Namespaces(cluster.hub, ["user"])] if cluster.data["in_user_namespace"] else []
     groups.append(linux.Namespaces(pid, kinds))
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            for group in groups:
-                group.enter()
-            function()
-        except (Refused, OSError) as error:
-            os.write(write, json.dumps([str(error), getattr(error, "status", 1)]).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with open(read, encoding="utf-8") as report:
-        said = report.read()
-    os.waitpid(child, 0)
+
+    def inside() -> None:
+        for group in groups:
+            group.enter()
+        function()
+
+    refusal = trial.refusal_of(inside)
     for group in groups:
         group.close()
-    if said:
-        raise Refused(*json.loads(said))
+    if refusal is not None:
+        raise refusal
 
 
 def _in_hub(cluster: Cluster, function: Callable[[], None]) -> None:
@@ -160,7 +151,7 @@ def _need_alive(cluster: Cluster, name: str) -> None:
 
 
 def states(cluster: Cluster, name: str) -> List[str]:
-    """What `list` says of a host."""
+    """The states of a host, for `list`."""
     if cluster.elsewhere():
         return ["elsewhere"]
     if not cluster.alive() or not cluster.host_alive(name):

@@ -181,7 +181,7 @@ class _Host:
         self.pid_in_hub, self._pid = said["pid_in_hub"], said["pid"]
 
     def _next(self) -> Dict[str, Any]:
-        """What the host says next. A command that has gone ends the hub."""
+        """The host's next message. A command that has gone ends the hub."""
         while b"\n" not in self._said:
             if self._life in select.select([self._life, self._socket], [], [])[0]:
                 _end(self._spec)

@@ -1,4 +1,4 @@
-"""System calls that Python 3.9 lacks, and how a process enters namespaces."""
+"""System calls that are not in Python 3.9, and how a process enters namespaces."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _LOSS_PARTS = 10**6
 
 
 def address(index: int) -> str:
-    """Of host `index`, which counts from 1."""
+    """The address of host `index`; the first is 1."""
     return f"10.77.0.{index}"
 
 
@@ -105,7 +105,7 @@ def configure(index: int) -> None:
 
 
 def limit(device: str, bits: int) -> None:
-    """A rate for what leaves `device`, by tbf or, where the kernel lacks it, by htb."""
+    """Limits the packets that leave `device`: by tbf, or by htb in a kernel without tbf."""
     burst = str(max(_LEAST_BURST, int(bits / 8 * _BURST_S)))
     try:
         run("tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{bits}bit", "burst",

@@ -1,13 +1,12 @@
-"""What can be done on this machine: each means is tried in namespaces that end with the trial."""
+"""The means of this machine: each is tried in namespaces that end with the trial."""
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from typing import Callable, List, NamedTuple, Optional
 
-from lab import delay, linux, network, sshd
+from lab import delay, linux, network, sshd, trial
 from lab.refusal import SKIPPED, Refused
 
 _KINDS = ("mnt", "net", "uts", "ipc", "pid")
@@ -28,20 +27,8 @@ class Means(NamedTuple):
 
 def _tried(function: Callable[[], None]) -> Optional[str]:
     """Runs a function in a process of its own. None, or why it failed."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            function()
-        except (Refused, OSError) as error:
-            os.write(write, json.dumps(str(error)).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with open(read, encoding="utf-8") as report:
-        said = report.read()
-    os.waitpid(child, 0)
-    return json.loads(said) if said else None
+    refusal = trial.refusal_of(function)
+    return None if refusal is None else str(refusal)
 
 
 def _make_namespaces(in_user_namespace: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a cluster shall be: the options of `up`, checked."""
+"""The specification of a cluster: the options of `up`, checked."""
 
 from __future__ import annotations
 

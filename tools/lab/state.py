@@ -1,4 +1,4 @@
-"""What is known of a cluster between commands: one folder per cluster, with cluster.json in it."""
+"""The state of a cluster between commands: one folder per cluster, with cluster.json in it."""
 
 from __future__ import annotations
 

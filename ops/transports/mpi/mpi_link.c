@@ -27,7 +27,7 @@ typedef struct Place {
   uint64_t length;
 } Place;
 
-/* What has come from a peer behind a put that is still being received. */
+/* A put whose bytes are being received, or a message that came after one. */
 typedef struct Arrival {
   struct Arrival* next;
   MPI_Request put; /* MPI_REQUEST_NULL: a message, `length` bytes behind this struct */
@@ -294,8 +294,11 @@ static int Enter(Mpi* mpi, covey_link* link) {
   return 0;
 }
 
-__attribute__((visibility("default"))) int covey_open_link(uint32_t abi, covey_link* link,
-                                                           char* error, size_t capacity) {
+__attribute__((visibility("default"))) int covey_open_link(uint32_t abi,
+                                                           const covey_link_options* options,
+                                                           covey_link* link, char* error,
+                                                           size_t capacity) {
+  (void)options; /* MPI knows the place of this rank */
   int initialized = 0;
   int finalized = 0;
   int granted = MPI_THREAD_SINGLE;
