@@ -1,8 +1,8 @@
 // The memory of this host for ranks of a job on several hosts.
 //
-// A launcher of this host's ranks hands it down. Ranks of mpirun and srun make it: the lowest rank of the host makes it and tells the others by mail where it is; they open it, and
-// say whether they could. Only when all could is it used: containers and PID namespaces may forbid
-// it to some.
+// coveyrun hands it down. Among ranks of mpirun and srun the lowest of the host makes it and tells
+// the others by mail where it is; they open it, and say whether they could. Only when all could is
+// it used: containers and PID namespaces may forbid it to some.
 #ifndef COVEY_CORE_TRANSPORT_HOST_MEMORY_H_
 #define COVEY_CORE_TRANSPORT_HOST_MEMORY_H_
 
