@@ -355,7 +355,7 @@ void SimRank::Sleep() {
   const bool acts = next_action_ < job_->program.actions[static_cast<size_t>(rank_)].size() &&
                     thinks_until_ > network.clock().Now();
   if (acts) until_ = std::min(until_, thinks_until_);
-  if (moved || rung_ || network.HasArrived(Rank{rank_}) || job_->stop) {
+  if (moved || rung_ || transport_->HasMail() || network.HasArrived(Rank{rank_}) || job_->stop) {
     listens_ = Bell::kNone;
     return;
   }
