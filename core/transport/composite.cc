@@ -39,6 +39,9 @@ Status Composite::Join() {
   for (int32_t r = 0; r < size(); ++r)
     if (NearIndex(Rank{r}) < 0) peers.push_back(Rank{r});
   RETURN_IF_ERROR(far_->Greet(near_->Base(near_->rank()), peers));
+  if (const int network = far_->link().Descriptor(); network >= 0)
+    RETURN_IF_ERROR(DescriptorBell::Open(
+        network, [this] { RingParked(); }, &bell_));
   const Time deadline = MonotonicNow() + start_timeout_;
   while (start_timeout_ > 0) {
     far_->Pump();
@@ -102,6 +105,19 @@ void Composite::Wake(std::span<const Rank> peers) {
     if (const int32_t near = NearIndex(peer); near >= 0) woken_.push_back(Rank{near});
   near_->Wake(woken_);
   far_->Wake(peers);
+}
+
+// As near peers do for mail: the sleeper that drives; none while a thread is awake, which looks.
+void Composite::RingParked() {
+  const Sleeper parked = near_->Parked();
+  if (parked == Sleeper::kNobody) return;
+  near_->Ring(parked == Sleeper::kWaiter ? Sleeper::kWaiter : Sleeper::kEngine);
+}
+
+// Armed after the sleeper is known: RingParked finds it.
+void Composite::SetParked(Sleeper sleeper) {
+  near_->SetParked(sleeper);
+  if (bell_ != nullptr && sleeper != Sleeper::kNobody) bell_->Arm();
 }
 
 std::vector<PeerLoss> Composite::PollPeers() {

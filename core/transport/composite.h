@@ -4,12 +4,15 @@
 // A region is one memory with its mapping here, or a mirror (Shares). Words and bytes of the own
 // region reach near peers as soon as they are stored; far ones get them by Push and Wake. So a
 // schedule for mirrored memory runs over any mixture: a push to a near peer does nothing.
+//
+// A sleeper sleeps where near peers ring it. A network that has a descriptor rings it there, too.
 #ifndef COVEY_CORE_TRANSPORT_COMPOSITE_H_
 #define COVEY_CORE_TRANSPORT_COMPOSITE_H_
 
 #include <memory>
 #include <vector>
 
+#include "core/transport/descriptor_bell.h"
 #include "core/transport/far_peers.h"
 #include "core/transport/transport.h"
 
@@ -58,7 +61,7 @@ class Composite final : public Transport {
   std::vector<PeerLoss> PollPeers() override;
 
   uint32_t Ticket(Sleeper sleeper) override { return near_->Ticket(sleeper); }
-  void SetParked(Sleeper sleeper) override { near_->SetParked(sleeper); }
+  void SetParked(Sleeper sleeper) override;
   Sleeper Parked() const override { return near_->Parked(); }
   void Park(Sleeper sleeper, uint32_t ticket, Time until) override {
     near_->Park(sleeper, ticket, until);
@@ -69,6 +72,7 @@ class Composite final : public Transport {
   Composite(Time start_timeout, std::unique_ptr<Transport> near, std::vector<Rank> hosted,
             std::unique_ptr<FarPeers> far);
   Status Join();
+  void RingParked();
   int32_t NearIndex(Rank r) const { return near_index_[static_cast<size_t>(ToInt(r))]; }
 
   const Time start_timeout_;
@@ -76,7 +80,8 @@ class Composite final : public Transport {
   const std::vector<Rank> hosted_;
   std::vector<int32_t> near_index_;  // by rank: its rank in near_; -1: far
   std::unique_ptr<FarPeers> far_;
-  std::vector<Rank> woken_;  // in Wake
+  std::unique_ptr<DescriptorBell> bell_;  // null: the network has no descriptor
+  std::vector<Rank> woken_;               // in Wake
 };
 
 }  // namespace covey

@@ -29,12 +29,11 @@ Status ReadBook(int fd, std::string* book) {
                                  "; a program between the launcher and this one has closed it");
 }
 
-// The ranks of a host share its memory where they can, and are one job of it when there is no other
-// host.
-Status OverLink(const TransportOptions& options, std::unique_ptr<Link> link,
-                std::unique_ptr<Transport>* transport) {
-  auto far = std::make_unique<FarPeers>(std::move(link),
-                                        FarPeers::Options{.arena_bytes = options.arena_bytes});
+}  // namespace
+
+Status OpenOverLink(const TransportOptions& options, const FarPeers::Options& of_peers,
+                    std::unique_ptr<Link> link, std::unique_ptr<Transport>* transport) {
+  auto far = std::make_unique<FarPeers>(std::move(link), of_peers);
   std::vector<Rank> hosted = far->Hosted();
   std::unique_ptr<Transport> near;
   if (hosted.size() > 1 && options.shares_host) {
@@ -45,7 +44,7 @@ Status OverLink(const TransportOptions& options, std::unique_ptr<Link> link,
   }
   if (near == nullptr)
     return Mirrored::Open(
-        {.arena_bytes = options.arena_bytes, .start_timeout = options.start_timeout},
+        {.arena_bytes = of_peers.arena_bytes, .start_timeout = options.start_timeout},
         std::move(far), transport);
   if (near->size() == far->link().size()) {
     *transport = std::move(near);
@@ -54,8 +53,6 @@ Status OverLink(const TransportOptions& options, std::unique_ptr<Link> link,
   return Composite::Open(options.start_timeout, std::move(near), std::move(hosted), std::move(far),
                          transport);
 }
-
-}  // namespace
 
 Status OpenTransport(std::string_view name, std::string_view plugin_path,
                      const TransportOptions& options, std::unique_ptr<Transport>* transport) {
@@ -78,7 +75,7 @@ Status OpenTransport(std::string_view name, std::string_view plugin_path,
                                     .listener = options.listen_fd,
                                     .lease_ns = options.lease},
                                    &link));
-  return OverLink(options, std::move(link), transport);
+  return OpenOverLink(options, {.arena_bytes = options.arena_bytes}, std::move(link), transport);
 }
 
 }  // namespace covey
