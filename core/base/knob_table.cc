@@ -71,16 +71,14 @@ constexpr Knob kKnobs[] = {
      .field = &Config::transport,
      .help =
          "how the ranks reach each other: shm is the memory of this host, any other name that of "
-         "a plug-in, such as tcp or mpi; auto is tcp for ranks that coveyrun has started on "
-         "several "
-         "hosts, mpi for those of mpirun or srun, else shm"},
+         "a plug-in, such as tcp or mpi; auto is tcp for coveyrun's ranks on several hosts, "
+         "mpi for those of mpirun and srun, else shm"},
     {.name = "host_memory",
      .unit = "auto|never",
      .type = Type::kChoice,
      .field = &Config::host_memory,
-     .agreed = true,
-     .help = "whether ranks that reach each other through a network share the memory of their "
-             "host, where the kernel lets them"},
+     .help = "whether ranks of a network share the memory of their host; never: if one of them "
+             "says so, those of its host do not"},
     {.name = "plugin_path",
      .unit = "folders",
      .type = Type::kText,

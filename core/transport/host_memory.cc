@@ -101,30 +101,21 @@ Bytes Packed(int64_t first, int64_t second) {
 
 }  // namespace
 
-Status OpenHostMemory(const TransportOptions& options, std::span<const Rank> hosted, Rank own,
-                      std::unique_ptr<Transport>* near) {
-  const TransportKind* shm = FindTransport("shm");
-  if (shm == nullptr) return Status::Unsupported("this program has no shared memory");
-  TransportOptions of_host = options;
-  const auto found = std::find(hosted.begin(), hosted.end(), own);
-  of_host.rank = Rank{static_cast<int32_t>(found - hosted.begin())};
-  of_host.size = static_cast<int32_t>(hosted.size());
-  return shm->open(of_host, near);
-}
-
 Status JoinHostMemory(const TransportOptions& options, std::span<const Rank> hosted, FarPeers* far,
                       std::unique_ptr<Transport>* near) {
-  const TransportKind* shm = FindTransport("shm");
+  const TransportKind* shm = options.shares_host ? FindTransport("shm") : nullptr;
   const Rank own = far->link().rank();
   const Rank maker = hosted.front();
+  const auto size = static_cast<int32_t>(hosted.size());
+  const int inherited = options.shm_fd;
   Meeting meeting(far, MonotonicNow() + options.start_timeout);
   Descriptor memory;
   Bytes message;
   bool all = true;
   if (own == maker) {
-    all =
-        shm != nullptr &&
-        shm->create_job(static_cast<int32_t>(hosted.size()), options.arena_bytes, &memory.fd).ok();
+    if (shm != nullptr && inherited < 0)
+      all = shm->create_job(size, options.arena_bytes, &memory.fd).ok();
+    all &= shm != nullptr;
     for (Rank peer : hosted.subspan(1))
       RETURN_IF_ERROR(meeting.Tell(peer, Packed(all ? getpid() : 0, memory.fd)));
     for (Rank peer : hosted.subspan(1)) {
@@ -138,15 +129,19 @@ Status JoinHostMemory(const TransportOptions& options, std::span<const Rank> hos
     Reader place(message);
     const auto pid = place.Get<int64_t>();
     const auto fd = place.Get<int64_t>();
-    if (shm != nullptr && pid > 0) memory.fd = OpenOf(pid, fd);
-    RETURN_IF_ERROR(meeting.Tell(maker, Packed(memory.fd >= 0, 0)));
+    if (shm != nullptr && pid > 0 && inherited < 0) memory.fd = OpenOf(pid, fd);
+    const bool has = shm != nullptr && (inherited >= 0 || memory.fd >= 0);
+    RETURN_IF_ERROR(meeting.Tell(maker, Packed(has, 0)));
     RETURN_IF_ERROR(meeting.Hear(maker, &message));
     all = Reader(message).Get<int64_t>() != 0;
   }
   if (!all) return Status::Ok();
   TransportOptions of_host = options;
-  of_host.shm_fd = memory.fd;
-  return OpenHostMemory(of_host, hosted, own, near);
+  const auto found = std::find(hosted.begin(), hosted.end(), own);
+  of_host.rank = Rank{static_cast<int32_t>(found - hosted.begin())};
+  of_host.size = size;
+  of_host.shm_fd = inherited >= 0 ? inherited : memory.fd;
+  return shm->open(of_host, near);
 }
 
 }  // namespace covey

@@ -1,8 +1,9 @@
 // The memory of this host for ranks of a job on several hosts.
 //
-// coveyrun hands it down. Among ranks of mpirun and srun the lowest of the host makes it and tells
-// the others by mail where it is; they open it, and say whether they could. Only when all could is
-// it used: containers and PID namespaces may forbid it to some.
+// coveyrun hands it down, as options.shm_fd. Among ranks of mpirun and srun the lowest of the host
+// makes it and tells the others by mail where it is; they open it. All say whether they have it,
+// and only when all do is it used: containers and PID namespaces may forbid it to some, and the
+// user to any (options.shares_host).
 #ifndef COVEY_CORE_TRANSPORT_HOST_MEMORY_H_
 #define COVEY_CORE_TRANSPORT_HOST_MEMORY_H_
 
@@ -14,11 +15,6 @@
 #include "core/transport/transport.h"
 
 namespace covey {
-
-// Opens options.shm_fd, which was made for as many ranks as `hosted`, the ranks of this host,
-// ascending.
-Status OpenHostMemory(const TransportOptions& options, std::span<const Rank> hosted, Rank own,
-                      std::unique_ptr<Transport>* near);
 
 // `hosted` are the ranks of this host, ascending, and have all called it. On return *near is a
 // transport between them, in that order, or null: they share no memory. `options` are the job's.

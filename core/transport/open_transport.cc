@@ -36,12 +36,7 @@ Status OpenOverLink(const TransportOptions& options, const FarPeers::Options& of
   auto far = std::make_unique<FarPeers>(std::move(link), of_peers);
   std::vector<Rank> hosted = far->Hosted();
   std::unique_ptr<Transport> near;
-  if (hosted.size() > 1 && options.shares_host) {
-    if (options.shm_fd >= 0)
-      RETURN_IF_ERROR(OpenHostMemory(options, hosted, far->link().rank(), &near));
-    else
-      RETURN_IF_ERROR(JoinHostMemory(options, hosted, far.get(), &near));
-  }
+  if (hosted.size() > 1) RETURN_IF_ERROR(JoinHostMemory(options, hosted, far.get(), &near));
   if (near == nullptr)
     return Mirrored::Open(
         {.arena_bytes = of_peers.arena_bytes, .start_timeout = options.start_timeout},
