@@ -30,7 +30,7 @@ Status OpenComposite(InprocNetwork* network, Rank rank, const Swarm& swarm,
   std::vector<Rank> hosted = HostedWith(rank, swarm.per_host, swarm.size);
   auto mail = std::make_shared<SortedMail>(&network->transport(rank), hosted);
   auto far = std::make_unique<FarPeers>(
-      std::make_unique<MailLink>(network, mail),
+      std::make_unique<MailLink>(network, mail, swarm.per_host),
       FarPeers::Options{.arena_bytes = swarm.region_bytes, .put_bytes = PutBytes(ToInt(rank))});
   return Composite::Open(0, std::make_unique<HostView>(mail), std::move(hosted), std::move(far),
                          transport);
