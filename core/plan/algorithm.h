@@ -16,7 +16,8 @@ namespace covey {
 
 // How a reduction combines the ranks' contributions: on every rank alike.
 enum class Association : uint8_t {
-  kInTurn,  // in rank order, one after the other (kernels-K1): the same bits as every other such algorithm
+  kInTurn,  // in rank order, one after the other (kernels-K1): the same bits as every other such
+            // algorithm
   kTree,    // in rank order, in another grouping: floating-point sums differ in their last bits
   kByHost,  // those of each host in turn, then the hosts' sums in turn: the bits depend on how the
             // ranks lie on hosts, and on nothing else

@@ -14,8 +14,8 @@
 //  - every byte of every output is what the operation says it is: in a reduction every rank's
 //    contribution once, combined alike in every byte on every rank (so all ranks hold the same
 //    bits), in rank order or host by host, and, unless the algorithm says otherwise, one after the
-//    other (kernels-K1); where ranks average with neighbors, the contributions of those a rank takes,
-//    likewise.
+//    other (kernels-K1); where ranks average with neighbors, the contributions of those a rank
+//    takes, likewise.
 //
 // Costs steps times ranks, whatever the sizes: bytes are handled in ranges. Pure; used by tests,
 // not in production.

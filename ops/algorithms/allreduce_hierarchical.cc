@@ -1,5 +1,5 @@
-// allreduce/hierarchical: reduce-scatter in the memory of each host, allreduce of the shares between
-// the hosts, all-gather in the memory of each host.
+// allreduce/hierarchical: reduce-scatter in the memory of each host, allreduce of the shares
+// between the hosts, all-gather in the memory of each host.
 //
 // For members that lie on several hosts, some of them on one. Every member carries its share of its
 // host's bytes over the network; none carries all. After Horovod's hierarchical allreduce (Sergeev
@@ -7,25 +7,32 @@
 // "Scalable reduction collectives with data partitioning-based multi-leader design", SC 2017,
 // DOI 10.1145/3126908.3126954).
 //
-// The members of a host halve, third ... each segment evenly: member i of L has share i. Where
-// hosts have unequal numbers, shares of different hosts overlap in part. The *pieces* of a segment
-// are what lies between the borders of all shares of all hosts: each host has one owner of a piece.
+// The members of a host divide each segment evenly: of L members the i-th has share i. Where hosts
+// have unequal numbers, shares of different hosts overlap in part. A *piece* of a segment lies
+// between two neighboring borders of all shares of all hosts: each host has one owner of it.
 //   two hosts   the owners exchange their partial sums, and both add them up
 //   more hosts  a piece is cut into a part per host, whose owner there gets the other hosts' sums
 //               of the part and gives back the result
 // Either way a host sends 2 (H-1)/H of the message, H hosts, and as much arrives.
 //
-// Steps of segment q: A stages the own input for the host. B sums up the own share over the host.
-// C adds up pieces (parts) over the hosts. X, with more than two hosts, copies the others' results
-// beside the own, where the host reads them. D writes the output. They run in the order
-// A0 B0 | A1 C0 X0 B1 D0 | A2 C1 X1 B2 D1 | ...: while a segment is copied out the next one travels.
-// Each but D ends with a tick, in this order; that of A tells the own host alone.
+// Steps of segment q, in the order of the worked example:
+//   stage    copies the own input for the host
+//   sum      sums up the own share over the host
+//   combine  adds up the own pieces (parts) over the hosts
+//   gather   with more than two hosts: copies the others' results beside the own, for the host
+//   finish   writes the output
+// Each but finish ends with a tick, in this order; that of stage tells the own host alone.
+//
+// Worked example, three segments:
+//   stage 0, sum 0; stage 1, combine 0, gather 0, sum 1, finish 0; stage 2, combine 1, gather 1,
+//   sum 2, finish 1; combine 2, gather 2, finish 2
+// While a segment is written to the output the next one travels.
 //
 // Slots (plan-S3): segment q stages in slot 3q, keeps partial sums in 3q+1 and results in 3q+2.
-// Before they are overwritten those of q-1 have been read: staged input by the host (its B), partial
-// sums by the owners on other hosts (their C), results by the host (its D, before its next A) and,
-// with X, by the owners (their X). The next exchange begins with slot 3S, whose readers are the
-// host's, at B of the last segment.
+// Before they are overwritten those of q-1 have been read: staged input by the host (its sum),
+// partial sums by the owners on other hosts (their combine), results by the host (its finish,
+// before its next stage) and by the owners (their gather). The next exchange begins with slot 3S,
+// S segments, whose readers are the host's, at the sum of the last segment.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -70,9 +77,9 @@ class Builder {
   Schedule Build() {
     s_ = {.algorithm = "hierarchical",
           .steps = {},
-          .ticks = TickC(segments_ - 1),
+          .ticks = CombineTick(segments_ - 1),
           .slots = 3 * segments_};
-    if (Spreads()) s_.ticks = TickX(segments_ - 1);
+    if (Spreads()) s_.ticks = GatherTick(segments_ - 1);
     for (const int32_t near : Near()) s_.host.push_back(static_cast<int16_t>(near));
     std::set<int32_t> reach(Near().begin(), Near().end());
     reach.insert(last_.partners.begin(), last_.partners.end());
@@ -94,10 +101,10 @@ class Builder {
   const std::vector<int32_t>& Near() const { return hosts_[own_host_]; }
   uint64_t BytesOf(uint32_t q) const { return std::min(segment_, p_.length_bytes - q * segment_); }
 
-  uint32_t TickA(uint32_t q) const { return q == 0 ? 1 : Spreads() ? 4 * q - 1 : 3 * q; }
-  uint32_t TickB(uint32_t q) const { return (Spreads() ? 4 : 3) * q + 2; }
-  uint32_t TickC(uint32_t q) const { return (Spreads() ? 4 : 3) * q + 4; }
-  uint32_t TickX(uint32_t q) const { return 4 * q + 5; }
+  uint32_t StageTick(uint32_t q) const { return q == 0 ? 1 : Spreads() ? 4 * q - 1 : 3 * q; }
+  uint32_t SumTick(uint32_t q) const { return (Spreads() ? 4 : 3) * q + 2; }
+  uint32_t CombineTick(uint32_t q) const { return (Spreads() ? 4 : 3) * q + 4; }
+  uint32_t GatherTick(uint32_t q) const { return 4 * q + 5; }
 
   // How a segment of so many bytes is divided. All segments but the last are alike.
   struct Division {
@@ -161,23 +168,22 @@ class Builder {
     s_.steps.push_back({.kind = StepKind::kSignal, .peer = peer, .tick = tick});
   }
 
-  // A. The begin has staged the first segment.
+  // The begin has staged the first segment.
   void StageNext(uint32_t q) {
     if (Near().size() == 1 || (q == segments_ && segments_ == 1)) return;
     if (q < segments_) {
-      Await(Near(), TickB(q - 1));
+      Await(Near(), SumTick(q - 1));
       const uint64_t at = q * segment_;
       const ByteRange own = ShareOf(p_.me, q);
       StageForPeers(p_, 3 * q, {at, at + BytesOf(q)}, {at + own.begin, at + own.end}, &s_);
     }
-    Signal(TickA(q), kOwnHost);
+    Signal(StageTick(q), kOwnHost);
   }
 
-  // B
   void SumUp(uint32_t q) {
     if (q > 0) {
-      Await(Near(), TickA(q));
-      Await(Partners(q - 1), TickC(q - 1));
+      Await(Near(), StageTick(q));
+      Await(Partners(q - 1), CombineTick(q - 1));
     }
     const ByteRange own = ShareOf(p_.me, q);
     if (own.end > own.begin)
@@ -186,15 +192,14 @@ class Builder {
                           .src = {Place::kLanding, kEveryRank, 3 * q, own.begin},
                           .input_offset = q * segment_ + own.begin,
                           .length_bytes = own.end - own.begin});
-    Signal(TickB(q));
+    Signal(SumTick(q));
   }
 
-  // C
   void Combine(uint32_t q) {
-    Await(Partners(q), TickB(q));
+    Await(Partners(q), SumTick(q));
     if (q > 0) {
-      Await(Near(), TickA(q + 1));
-      if (Spreads()) Await(Partners(q - 1), TickX(q - 1));
+      Await(Near(), StageTick(q + 1));
+      if (Spreads()) Await(Partners(q - 1), GatherTick(q - 1));
     }
     for (const Piece& piece : OwnPieces(q)) {
       const ByteRange part = PartOn(piece, own_host_);
@@ -207,12 +212,11 @@ class Builder {
                             .also = Sums(piece.owners[h], 3 * q + 1, part.begin),
                             .length_bytes = part.end - part.begin});
     }
-    Signal(TickC(q));
+    Signal(CombineTick(q));
   }
 
-  // X
   void Gather(uint32_t q) {
-    Await(Partners(q), TickC(q));
+    Await(Partners(q), CombineTick(q));
     for (const Piece& piece : OwnPieces(q)) {
       for (size_t h = 0; h < hosts_.size(); ++h) {
         const ByteRange part = PartOn(piece, h);
@@ -223,12 +227,11 @@ class Builder {
                             .length_bytes = (part.end - part.begin) * widening_});
       }
     }
-    Signal(TickX(q));
+    Signal(GatherTick(q));
   }
 
-  // D
   void Finish(uint32_t q) {
-    Await(Near(), Spreads() ? TickX(q) : TickC(q));
+    Await(Near(), Spreads() ? GatherTick(q) : CombineTick(q));
     for (const int32_t r : Near()) {
       const ByteRange share = ShareOf(r, q);
       if (share.begin == share.end) continue;

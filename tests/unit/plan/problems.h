@@ -98,8 +98,8 @@ inline Problem Mirrored(const Algorithm& algorithm, Problem problem) {
   return problem;
 }
 
-// How members lie on hosts: in pairs; all but one on one; by threes; dealt out to two, and to three;
-// hosts of ever more. Only such that some share a host, and not all.
+// How members lie on hosts: in pairs; all but one on one; by threes; dealt out to two, and to
+// three; hosts of ever more. Only such that some share a host, and not all.
 inline std::vector<std::vector<int32_t>> Placements(int32_t size) {
   std::vector<std::vector<int32_t>> all(6);
   for (int32_t r = 0; r < size; ++r) {
