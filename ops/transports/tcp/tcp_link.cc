@@ -263,9 +263,13 @@ bool TcpLink::Receive(int32_t* from, std::span<const std::byte>* message) {
 
 bool TcpLink::Flushed() {
   FlushAll();
-  return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+  const bool flushed = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
     return peer.state == State::kLost || peer.stream.IsConfirmed();
   });
+  // No descriptor says that a peer's kernel has confirmed the last bytes.
+  if (!flushed) next_ = std::min(next_, MonotonicNow() + kMillisecond);
+  if (!flushed) poller_.WakeAt(next_);
+  return flushed;
 }
 
 }  // namespace covey::tcp

@@ -235,13 +235,14 @@ TEST_P(TcpLinkTest, CarriesMirrors) {
     ASSERT_TRUE(Mirrored::Open({.arena_bytes = kArena}, job.Take(r), &ranks[r]).ok());
   const Rank to[] = {Rank{1}};
   const Bytes data = Pattern(3000000, 5);
-  auto* word = reinterpret_cast<uint64_t*>(ranks[0]->Base(Rank{0}) + 64);
+  const uint64_t flag = ranks[0]->AllocShared(sizeof(uint64_t));
+  auto* word = reinterpret_cast<uint64_t*>(ranks[0]->Base(Rank{0}) + flag);
   const uint64_t offset = ranks[0]->AllocShared(data.size());
   std::memcpy(ranks[0]->Base(Rank{0}) + offset, data.data(), data.size());
   ranks[0]->Push(to, ranks[0]->Base(Rank{0}) + offset, data.size());
   ranks[0]->StoreRelease(word, 17);
   ranks[0]->Wake(to);
-  const auto* seen = reinterpret_cast<uint64_t*>(ranks[1]->Base(Rank{0}) + 64);
+  const auto* seen = reinterpret_cast<uint64_t*>(ranks[1]->Base(Rank{0}) + flag);
   const Time limit = MonotonicNow() + kHardLimit;
   Rank from = kNoRank;
   Bytes letter;
