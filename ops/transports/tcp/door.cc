@@ -68,11 +68,20 @@ Door::Door(int listener, const Terms& terms, Poller* poller, uint64_t first_key)
 Door::~Door() { Shut(); }
 
 void Door::Shut() {
+  if (listens_) poller_->Remove(listener_);
   if (listener_ >= 0) close(listener_);
   listener_ = -1;
   listens_ = false;
   again_ = kNever;
-  for (std::unique_ptr<Guest>& guest : guests_) guest.reset();
+  for (size_t i = 0; i < kPlaces; ++i) Dismiss(i);
+}
+
+void Door::Dismiss(size_t place) {
+  if (guests_[place] == nullptr) return;
+  const Guest& guest = *guests_[place];
+  if (guest.socket.is_open()) poller_->Remove(guest.socket.fd());
+  if (guest.handshake != nullptr) poller_->Remove(guest.handshake->fd());
+  guests_[place].reset();
 }
 
 size_t Door::size() const {
@@ -100,7 +109,7 @@ void Door::Accept(Time now) {
     if (errno == ECONNABORTED || errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
     // Mostly: no descriptor is free.
-    if (const size_t victim = Victim(); victim < kPlaces) guests_[victim].reset();
+    if (const size_t victim = Victim(); victim < kPlaces) Dismiss(victim);
     return Pause(now + kBreath);
   }
 }
@@ -125,6 +134,7 @@ size_t Door::Victim() const {
 void Door::Seat(int fd, const std::string& address, Time now) {
   const auto free = std::find(guests_.begin(), guests_.end(), nullptr);
   const size_t place = free == guests_.end() ? Victim() : free - guests_.begin();
+  Dismiss(place);
   guests_[place] = std::make_unique<Guest>();
   Guest& guest = *guests_[place];
   guest.socket = Socket(fd, terms_.lease);
@@ -158,7 +168,7 @@ std::unique_ptr<Handshake> Door::Serve(uint64_t key, Time now) {
   if (guests_[place] == nullptr) return nullptr;
   Guest& guest = *guests_[place];
   if (guest.stage != Stage::kShaking && !Hear(&guest)) {
-    guests_[place].reset();
+    Dismiss(place);
     return nullptr;
   }
   if (guest.stage == Stage::kWaiting && shakes_.Take(now)) {
@@ -169,9 +179,13 @@ std::unique_ptr<Handshake> Door::Serve(uint64_t key, Time now) {
   if (guest.stage != Stage::kShaking) return nullptr;
   const Outcome outcome = guest.handshake->Step();
   if (outcome == Outcome::kWait) return nullptr;
-  std::unique_ptr<Handshake> known = std::move(guest.handshake);
-  guests_[place].reset();
-  return outcome == Outcome::kDone ? std::move(known) : nullptr;
+  std::unique_ptr<Handshake> known;
+  if (outcome == Outcome::kDone) {
+    poller_->Remove(guest.handshake->fd());
+    known = std::move(guest.handshake);
+  }
+  Dismiss(place);
+  return known;
 }
 
 void Door::Tick(Time now) {
@@ -183,7 +197,7 @@ void Door::Tick(Time now) {
   for (size_t i = 0; i < kPlaces; ++i) {
     if (guests_[i] == nullptr) continue;
     if (now >= guests_[i]->since + kPatience)
-      guests_[i].reset();
+      Dismiss(i);
     else if (guests_[i]->stage == Stage::kWaiting)
       Serve(first_key_ + i, now);
   }

@@ -53,7 +53,7 @@ class Door {
 
   static constexpr uint64_t kKeys = kPlaces + 1;
   // Something has come for this key. Not null: a peer that is known, which the caller may Agree
-  // with.
+  // with; the poller does not watch it.
   std::unique_ptr<Handshake> Serve(uint64_t key, Time now);
   // Ends those whose patience is over, and goes on with what had to wait.
   void Tick(Time now);
@@ -77,6 +77,7 @@ class Door {
   void Accept(Time now);
   void Seat(int fd, const std::string& address, Time now);
   size_t Victim() const;
+  void Dismiss(size_t place);
   bool Hear(Guest* guest);
   void Pause(Time until);
 

@@ -23,7 +23,8 @@ class Poller {
   bool is_sound() const { return fd_ >= 0 && timer_ >= 0; }
   int fd() const { return fd_; }
 
-  // `key` names it in Ready. A descriptor that is closed needs no Remove.
+  // `key` names it in Ready. To be removed before it is closed: a process that this one has forked
+  // may hold it, too, and its news would go on.
   void Add(int fd, uint64_t key, bool writes = false);
   void Watch(int fd, uint64_t key, bool writes);  // added before
   void Remove(int fd);

@@ -63,8 +63,11 @@ Socket& Socket::operator=(Socket&& other) noexcept {
   return *this;
 }
 
+// A process that this one has forked may hold the descriptor, too, and the connection with it.
 void Socket::Close() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ < 0) return;
+  shutdown(fd_, SHUT_RDWR);
+  close(fd_);
   fd_ = -1;
 }
 

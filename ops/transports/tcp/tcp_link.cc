@@ -106,7 +106,7 @@ void TcpLink::Dial(int32_t to, Time now) {
 void TcpLink::Redial(int32_t to, Time now, int error) {
   Peer& peer = peers_[to];
   const bool connected = peer.dial != nullptr && !peer.dial->is_connecting();
-  peer.dial.reset();
+  StopDial(to);
   // It had been waiting at the peer's door: that was no trouble.
   if (connected && now - peer.began > terms_.lease) peer.trouble = now;
   if (peer.trouble == kNever) peer.trouble = connected ? now : peer.began;
@@ -117,13 +117,23 @@ void TcpLink::Redial(int32_t to, Time now, int error) {
   poller_.WakeAt(next_);
 }
 
+void TcpLink::StopDial(int32_t to) {
+  Peer& peer = peers_[to];
+  if (peer.dial != nullptr) poller_.Remove(peer.dial->fd());
+  peer.dial.reset();
+}
+
 void TcpLink::StepDial(int32_t to, Time now) {
   Peer& peer = peers_[to];
   if (peer.dial == nullptr) return;
   const bool connecting = peer.dial->is_connecting();
   const Outcome outcome = peer.dial->Step();
   if (outcome == Outcome::kEnded) return Redial(to, now, peer.dial->error());
-  if (outcome == Outcome::kDone) return Open(to, peer.dial->Take());
+  if (outcome == Outcome::kDone) {
+    poller_.Remove(peer.dial->fd());
+    const std::unique_ptr<Handshake> known = std::move(peer.dial);
+    return Open(to, known->Take());
+  }
   if (!connecting || peer.dial->is_connecting()) return;
   peer.began = now;
   poller_.Watch(peer.dial->fd(), peers_.size() + to, false);
@@ -142,9 +152,7 @@ void TcpLink::Adopt(std::unique_ptr<Handshake> known) {
 void TcpLink::Open(int32_t to, std::unique_ptr<Wire> wire) {
   Peer& peer = peers_[to];
   std::erase(dialing_, to);
-  // The same descriptor, under another key, if it was dialed.
-  poller_.Remove(wire->socket.fd());
-  peer.dial.reset();
+  StopDial(to);
   peer.state = State::kOpen;
   poller_.Add(wire->socket.fd(), static_cast<uint64_t>(to));
   peer.stream.Open(std::move(wire));
@@ -182,9 +190,10 @@ void TcpLink::Lose(int32_t peer, std::string how) {
 void TcpLink::End(int32_t peer) {
   Peer& it = peers_[peer];
   it.state = State::kLost;
+  if (it.stream.is_open()) poller_.Remove(it.stream.fd());
   ended_.push_back(std::move(it.stream));
   it.stream = Stream();
-  it.dial.reset();
+  StopDial(peer);
   std::erase(dialing_, peer);
   std::erase(open_, peer);
 }

@@ -76,6 +76,7 @@ class TcpLink {
   TcpLink(const Options& options, const PeerBook& book);
   bool Want(int32_t to);
   void Dial(int32_t to, Time now);
+  void StopDial(int32_t to);
   void StepDial(int32_t to, Time now);
   void Redial(int32_t to, Time now, int error);
   void Adopt(std::unique_ptr<Handshake> known);
