@@ -34,7 +34,7 @@ class Socket {
  public:
   Socket() = default;
   // Takes over a connected or connecting descriptor; -1: none. A peer that answers nothing for
-  // `lease` ends it.
+  // `lease` while nothing is in flight ends it.
   Socket(int fd, Time lease);
   ~Socket() { Close(); }
   Socket(Socket&& other) noexcept { *this = std::move(other); }
@@ -49,6 +49,10 @@ class Socket {
   Outcome Receive(iovec* parts, size_t count, size_t* received);
   // Like Receive, but the bytes stay.
   Outcome Peek(std::byte* to, size_t length, size_t* there);
+  // What was sent, or was to be sent, has not been answered by the peer's kernel for a lease.
+  bool IsSilent(Time lease) const;
+  // What is in flight for `lease` ends the connection; 0: it does not.
+  void LimitSilence(Time lease);
   // Bytes that the other side's kernel has not confirmed.
   size_t Unconfirmed() const;
 

@@ -7,6 +7,7 @@ namespace covey::tcp {
 
 void Stream::Open(std::unique_ptr<Wire> wire) {
   wire_ = std::move(wire);
+  wire_->socket.LimitSilence(0);  // the link asks IsSilent
   stage_.resize(kStage);
 }
 

@@ -42,6 +42,8 @@ class Stream {
   // Sends what the socket takes.
   void Flush();
   bool HasUnsent() const { return !parcels_.empty() || HasCipher(); }
+  // Its host has answered nothing for a lease.
+  bool IsSilent(Time lease) const { return is_open() && wire_->socket.IsSilent(lease); }
   // All of it has reached the peer's kernel.
   bool IsConfirmed() const;
 

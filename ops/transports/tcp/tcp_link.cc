@@ -183,8 +183,7 @@ void TcpLink::Lose(int32_t peer, std::string how) {
   if (peers_[peer].state == State::kLost) return;
   losses_.push_back({peer, std::move(how)});
   End(peer);
-  next_ = 0;  // it is to be told, also if nothing else happens
-  poller_.WakeAt(next_);
+  poller_.WakeAt(next_ = 0);  // it is to be told, also if nothing else happens
 }
 
 void TcpLink::End(int32_t peer) {
@@ -220,13 +219,23 @@ void TcpLink::Serve(uint64_t key, Time now) {
   }
 }
 
+void TcpLink::LoseSilent(Time now) {
+  constexpr Time kOften = 10 * kMillisecond;
+  const std::vector<int32_t> open = open_;
+  for (int32_t peer : open)
+    if (peers_[peer].stream.IsSilent(terms_.lease)) Lose(peer, Unreachable(terms_.lease, ""));
+  check_ = now + std::max(terms_.lease / 8, kOften);
+}
+
 void TcpLink::Tick(Time now) {
   door_->Tick(now);
   const std::vector<int32_t> dialing = dialing_;
   for (int32_t to : dialing)
     if (peers_[to].dial == nullptr && now >= peers_[to].again) Dial(to, now);
-  next_ = door_->Next();
+  if (now >= check_) LoseSilent(now);
+  next_ = std::min(door_->Next(), open_.empty() ? kNever : check_);
   for (int32_t to : dialing_) next_ = std::min(next_, peers_[to].again);
+  if (!losses_.empty()) next_ = 0;
   poller_.WakeAt(next_);
 }
 

@@ -86,6 +86,7 @@ class TcpLink {
   void BeginPass();
   void Serve(uint64_t key, Time now);
   void Tick(Time now);
+  void LoseSilent(Time now);
   void Lose(int32_t peer, std::string how);
   void End(int32_t peer);
   std::string HowEnded(const Stream& stream) const;
@@ -102,8 +103,9 @@ class TcpLink {
   std::vector<int32_t> pass_;     // peers whose turn it is, from turn_ on
   size_t turn_ = 0;
   bool in_pass_ = false;
-  Time look_ = 0;  // when the poller is asked again, at the latest
-  Time next_ = 0;  // when Tick has something to do
+  Time look_ = 0;   // when the poller is asked again, at the latest
+  Time check_ = 0;  // when peers are looked at that may be silent
+  Time next_ = 0;   // when Tick has something to do
   std::deque<Loss> losses_;
   std::vector<Stream> ended_;  // closed by the next Receive: a message of it may be in use
   std::string how_;

@@ -225,6 +225,28 @@ TEST_P(TcpLinkTest, APeerMayBeginLate) {
   job.Until([&] { return job.mail(1).size() == 1; });
 }
 
+// A host whose process stands still, with all its buffers full, is within reach.
+TEST_P(TcpLinkTest, AStoppedPeerIsNotLost) {
+  Job job(2, GetParam(), 300 * kMillisecond);
+  job.OpenAll();
+  job.Send(0, 1, Pattern(1, 1));
+  job.Until([&] { return job.mail(1).size() == 1; });
+  Bytes memory(size_t{40} << 20);
+  const Bytes data = Pattern(memory.size(), 1);
+  job.link(1).Land(Rank{0}, memory);
+  ASSERT_TRUE(job.link(0).Put(Rank{1}, 0, data));
+  ASSERT_TRUE(job.link(0).Send(Rank{1}, Pattern(2, 2)));
+  const Time late = MonotonicNow() + 1500 * kMillisecond;
+  while (MonotonicNow() < late) {
+    pollfd waker{job.link(0).Descriptor(), POLLIN, 0};
+    poll(&waker, 1, static_cast<int>((late - MonotonicNow()) / kMillisecond));
+    job.Pump(0);
+  }
+  EXPECT_TRUE(job.losses(0).empty()) << job.losses(0)[0].how;
+  job.Until([&] { return job.mail(1).size() == 2 || !job.losses(1).empty(); });
+  EXPECT_TRUE(memory == data);
+}
+
 // The transport of ranks that share no memory, over this link.
 TEST_P(TcpLinkTest, CarriesMirrors) {
   constexpr uint64_t kArena = uint64_t{8} << 20;
