@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <thread>
+
 #include "core/transport/mirrored.h"
 #include "tests/unit/ops/transports/tcp/job.h"
 
@@ -253,8 +255,13 @@ TEST_P(TcpLinkTest, CarriesMirrors) {
   Job job(2, GetParam());
   job.OpenAll();
   std::unique_ptr<Transport> ranks[2];
+  std::vector<std::thread> threads;
   for (int r = 0; r < 2; ++r)
-    ASSERT_TRUE(Mirrored::Open({.arena_bytes = kArena}, job.Take(r), &ranks[r]).ok());
+    threads.emplace_back([&job, &ranks, r] {
+      const Mirrored::Options options{.arena_bytes = kArena, .start_timeout = kHardLimit};
+      EXPECT_TRUE(Mirrored::Open(options, job.Take(r), &ranks[r]).ok());
+    });
+  for (std::thread& thread : threads) thread.join();
   const Rank to[] = {Rank{1}};
   const Bytes data = Pattern(3000000, 5);
   const uint64_t flag = ranks[0]->AllocShared(sizeof(uint64_t));
