@@ -271,10 +271,10 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings["COVEY_CHECK_NAN"] = "1"
     if arguments.inject is not None:
         settings["COVEY_INJECT"] = arguments.inject
+    plan = host_options.plan_of(arguments, hosts, size)
     rendezvous = _rendezvous(arguments)
     if arguments.keep_going and rendezvous is not None:
         raise LaunchError("--keep-going is for the ranks of one launcher, so far")
-    plan = host_options.plan_of(arguments, hosts, size)
     return JobSpec(
         command=command,
         size=size,

@@ -67,7 +67,7 @@ class Agent:
 
     def _tend(self, station: Station) -> None:
         start = self._expect("start")
-        tending = Tending(self._wire, self._inbox, self._pulse, station.summary)
+        tending = Tending(self._wire, self._inbox, self._pulse, station)
         with contextlib.closing(tending):
             pids = []
             for process in station.start(start, self._await_readable):

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import time
 from typing import Any, Deque, Dict, Mapping, Sequence
 
@@ -95,9 +96,9 @@ class Channel:
         return now + _ROOM_S if self.wire.pending_bytes else self.pulse.deadline()
 
     def _command(self, environ: Mapping[str, str]) -> Sequence[str]:
-        agent = [self._plan.python, *_AGENT]
         if self._is_here:
-            return agent
+            return [sys.executable, *_AGENT]
+        agent = [self._plan.python, *_AGENT]
         said = [f"{name}={environ[name]}" for name in _OF_PYTHON if environ.get(name)]
         every_s = max(1, math.ceil(self._plan.lease_s / 3))
         # Of an option that is said twice ssh takes the first: the user's.
@@ -139,9 +140,8 @@ class Channel:
 
     def _await_exit(self, now: float) -> None:
         """ssh exits at once when the agent has; its last words say why."""
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+        self.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
         self._read_stderr(now)
 
@@ -177,6 +177,7 @@ class Channel:
 
     def close(self) -> None:
         """The agent ends, and with it all ranks of the host. May be called again."""
+        self.wire.stop_sending()
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()

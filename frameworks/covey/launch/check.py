@@ -182,3 +182,8 @@ def check_writable_folder(flag: str, path: str) -> None:
         os.unlink(probe)
     except OSError as error:
         raise LaunchError(f"{flag} {path}: cannot write there: {error.strerror}") from error
+
+
+def has_traces(folder: Optional[str]) -> bool:
+    """Whether there is a trace in the folder of --timeline."""
+    return folder is not None and any(name.endswith(".json") for name in os.listdir(folder))

@@ -21,6 +21,7 @@ from covey.launch.carried import carried
 from covey.launch.channel import Channel
 from covey.launch.endings import GIVE_UP_S
 from covey.launch.hosts import places
+from covey.launch.pulse import Heart
 from covey.launch.spec import JobSpec, LaunchError
 
 # A host may import the package, and preload modules, for so long.
@@ -30,8 +31,9 @@ _PREPARE_S = 120.0
 class RemoteRank:
     """A rank on a host, as a RankProcess is one here."""
 
-    exit_fd = None  # Its end comes with the news.
-    stdout_fd = stderr_fd = None
+    stdout_fd: Optional[int] = None
+    stderr_fd: Optional[int] = None
+    exit_fd: Optional[int] = None  # Its end comes with the news.
     is_watched = True
 
     def __init__(self, rank: int, pid: int, channel: Channel) -> None:
@@ -100,7 +102,9 @@ class Fleet:
         self._channels: List[Channel] = []
         self._ranks: Dict[int, RemoteRank] = {}
         self._selector = selectors.EpollSelector()
+        self._heart: Optional[Heart] = None
         self.deaf: List[int] = []  # ranks that cannot say where they are, since it was emptied
+        self.has_traces = False  # some host has
         self.job_id = secrets.token_hex(8)
 
     def fileno(self) -> int:
@@ -145,6 +149,8 @@ class Fleet:
             for place, pid in zip(self._places_of(index), started["pids"]):
                 rank = RemoteRank(place.rank, int(pid), self._channels[index])
                 self._ranks[place.rank] = rank
+        pulses = [channel.pulse for channel in self._channels]
+        self._heart = Heart(pulses, self._plan.lease_s)
         return list(self._ranks.values())
 
     def _pump(self, channel: Channel, now: float) -> None:
@@ -267,6 +273,7 @@ class Fleet:
             sink.feed(message["rank"], f"std{kind}", data, now)
         elif kind == "exit":
             self._ranks[message["rank"]].report(message["code"], message["out_of_memory"])
+            self.has_traces = self.has_traces or message["has_traces"]
         elif kind == "told":
             sink.told(message["text"])
         elif kind == "deaf":
@@ -285,6 +292,9 @@ class Fleet:
 
     def close(self) -> None:
         """The agents end, and what they have started."""
+        if self._heart is not None:
+            self._heart.close()
+            self._heart = None
         for channel in self._channels:
             channel.close()
         until = time.monotonic() + GIVE_UP_S

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import List, Optional, Sequence
 
-from covey.launch import endings, report
+from covey.launch import check, endings, report
 from covey.launch.environment import Descriptors, rank_environment
 from covey.launch.fleet import Fleet
 from covey.launch.hosts import places
@@ -346,11 +346,13 @@ class Job:
         return Outcome(first.shell_code, first, summary)
 
     def _tell_of_traces(self) -> None:
-        folder = self._spec.timeline_dir
-        if folder is not None and self._fleet is not None:
-            self._say(f"one trace per rank in {folder} of its host; ui.perfetto.dev shows them")
-        elif folder is not None and any(name.endswith(".json") for name in os.listdir(folder)):
-            self._say(f"one trace per rank in {folder}; ui.perfetto.dev shows them")
+        where = self._spec.timeline_dir
+        if self._fleet is not None:
+            found, of_host = self._fleet.has_traces, " of its host"
+        else:
+            found, of_host = check.has_traces(where), ""
+        if found:
+            self._say(f"one trace per rank in {where}{of_host}; ui.perfetto.dev shows them")
 
     def _close(self) -> None:
         """No rank outlives the launcher, not even one of a start that failed half way."""

@@ -131,11 +131,11 @@ def _in_common(
     for index, addresses in enumerate(usable):
         for one in addresses:
             if one.bits < ipaddress.ip_address(one.address).max_prefixlen or one.is_loopback:
-                found = by_network.setdefault(one.network, [None] * len(hosts))
-                found[index] = found[index] or one.address
+                of_hosts = by_network.setdefault(one.network, [None] * len(hosts))
+                of_hosts[index] = of_hosts[index] or one.address
     most, best = -1, None
-    for addresses in by_network.values():
-        whole = [address for address in addresses if address is not None]
+    for found in by_network.values():
+        whole = [address for address in found if address is not None]
         owners = {(host.machine, address) for host, address in zip(hosts, whole)}
         if len(whole) == len(hosts) and len({owner[1] for owner in owners}) == len(owners):
             votes = sum(host.by_ssh == address for host, address in zip(hosts, whole))

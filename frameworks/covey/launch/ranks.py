@@ -30,9 +30,18 @@ class Rank(Protocol):
     pid: int
     host: str
     lost: str
-    stdout_fd: Optional[int]
-    stderr_fd: Optional[int]
-    exit_fd: Optional[int]
+
+    @property
+    def stdout_fd(self) -> Optional[int]:
+        """Its output to be read; None: `Ranks.feed` is told."""
+
+    @property
+    def stderr_fd(self) -> Optional[int]:
+        """The same of its errors."""
+
+    @property
+    def exit_fd(self) -> Optional[int]:
+        """See above."""
 
     @property
     def returncode(self) -> Optional[int]:

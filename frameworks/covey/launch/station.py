@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from covey.launch import book, reach
 from covey.launch.carried import arrived
-from covey.launch.check import check_command, check_writable_folder
+from covey.launch.check import check_command, check_writable_folder, has_traces
 from covey.launch.environment import Descriptors, gpus_of, rank_environment
 from covey.launch.hosts import places
 from covey.launch.process import RankProcess
@@ -103,6 +103,10 @@ class Station:
                 reach.drop_attempts(listener)
                 yield RankProcess(place.rank, start(env, listener.fileno()))
                 listener.close()
+
+    def has_traces(self) -> bool:
+        """Whether there are traces in the folder for them."""
+        return has_traces(self._spec.timeline_dir)
 
     def close(self) -> None:
         """May be called again."""

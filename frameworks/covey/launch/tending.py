@@ -10,14 +10,14 @@ import os
 import selectors
 import signal
 import time
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 from covey.launch import endings
 from covey.launch.output import READ_BYTES, READS_PER_TURN
 from covey.launch.process import RankProcess
 from covey.launch.pulse import Pulse
 from covey.launch.signals import SignalInbox
-from covey.launch.summary import Summary
+from covey.launch.station import Station
 from covey.launch.wire import Wire
 
 # With so much unsent the ranks' pipes are left alone: a rank that writes faster waits.
@@ -30,9 +30,9 @@ _FAREWELL_S = 1.0
 class Tending:
     """The ranks of this host. Use once, then `close`."""
 
-    def __init__(self, wire: Wire, inbox: SignalInbox, pulse: Pulse, summary: Summary) -> None:
+    def __init__(self, wire: Wire, inbox: SignalInbox, pulse: Pulse, station: Station) -> None:
         """Borrows all of them."""
-        self._wire, self._inbox, self._pulse, self._summary = wire, inbox, pulse, summary
+        self._wire, self._inbox, self._pulse, self._station = wire, inbox, pulse, station
         self._everything = selectors.DefaultSelector()
         self._but_output = selectors.DefaultSelector()
         self._ranks: Dict[int, RankProcess] = {}
@@ -73,9 +73,12 @@ class Tending:
                 rank, name = key.data
                 self._pass_on(key.fd, rank, name, READS_PER_TURN)
         self._wire.flush()
+        deaf = []
         for message in self._wire.receive():
             self._pulse.heard(now)
-            self._obey(message)
+            deaf += self._obey(message)
+        if deaf:
+            self._wire.send("deaf", ranks=deaf)
         self._reap()
         self._pulse.beat(now)
         self._look_for_the_end(now)
@@ -110,15 +113,15 @@ class Tending:
                 return
             self._wire.send(name, rank=rank, text=data.decode("utf-8", "surrogateescape"))
 
-    def _obey(self, message: dict) -> None:
-        """What coveyrun says."""
+    def _obey(self, message: dict) -> List[int]:
+        """What coveyrun says. Returns the ranks that cannot say where they are."""
         if message["covey"] == "signal":
             self._pulse.is_suspended = message["number"] == signal.SIGSTOP
             for rank in message["ranks"]:
                 self._ranks[rank].signal_group(message["number"])
         elif message["covey"] == "ask":
-            deaf = [rank for rank in message["ranks"] if not self._ranks[rank].ask_where()]
-            self._wire.send("deaf", ranks=deaf)
+            return [rank for rank in message["ranks"] if not self._ranks[rank].ask_where()]
+        return []
 
     def _reap(self) -> None:
         for process in self._ranks.values():
@@ -129,11 +132,16 @@ class Tending:
                     selector.unregister(process.exit_fd)
             for name, fd in (("out", process.stdout_fd), ("err", process.stderr_fd)):
                 self._pass_on(fd, process.rank, name, _DRAIN_READS)
-            told = self._summary.news()
+            told = self._station.summary.news()
             if told:
                 self._wire.send("told", text=told)
-            code, is_oom = process.returncode, process.out_of_memory
-            self._wire.send("exit", rank=process.rank, code=code, out_of_memory=is_oom)
+            self._wire.send(
+                "exit",
+                rank=process.rank,
+                code=process.returncode,
+                out_of_memory=process.out_of_memory,
+                has_traces=self._station.has_traces(),
+            )
 
     def _look_for_the_end(self, now: float) -> None:
         if self._ending is None:

@@ -1,13 +1,14 @@
 """Messages between coveyrun and its agent on a host: one JSON object a line, each way.
 
 A line is UTF-8, and a text in it may stand for any bytes: those that are no UTF-8 travel as they
-are (surrogateescape). Nothing here waits. Internal.
+are (surrogateescape). Nothing here waits. One thread receives, any may send. Internal.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 from typing import Any, Dict, List
 
 PROTOCOL = 1
@@ -36,6 +37,7 @@ class Wire:
         self._came = b""
         self._begun = False
         self._unsent = bytearray()
+        self._sending = threading.Lock()  # _unsent and the order of what is written
         for fd in (read_fd, write_fd):
             os.set_blocking(fd, False)
 
@@ -47,11 +49,23 @@ class Wire:
     def send(self, kind: str, **fields: Any) -> None:
         """Sends a message, or keeps what there is no room for. Nothing happens at the end."""
         line = json.dumps({"covey": kind, **fields}, ensure_ascii=False)
-        self._unsent += line.encode("utf-8", "surrogateescape") + b"\n"
-        self.flush()
+        with self._sending:
+            self._unsent += line.encode("utf-8", "surrogateescape") + b"\n"
+            self._flush()
+
+    def send_if_idle(self, kind: str) -> None:
+        """The same, but only if nothing is pending: then the other side has enough to read."""
+        with self._sending:
+            if not self._unsent:
+                self._unsent += json.dumps({"covey": kind}).encode() + b"\n"
+                self._flush()
 
     def flush(self) -> None:
         """Sends what is pending, as far as there is room."""
+        with self._sending:
+            self._flush()
+
+    def _flush(self) -> None:
         while self._unsent and not self.at_end:
             try:
                 sent = os.write(self.write_fd, self._unsent[:_READ_BYTES])
@@ -61,6 +75,11 @@ class Wire:
                 self.at_end = True
                 return
             del self._unsent[:sent]
+
+    def stop_sending(self) -> None:
+        """The descriptor may be closed now: nothing is written any more."""
+        with self._sending:
+            self.at_end = True
 
     def receive(self) -> List[Dict[str, Any]]:
         """The messages that have come since the last call; each has its kind under "covey"."""
