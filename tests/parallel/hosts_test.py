@@ -1,6 +1,6 @@
-"""Goal: a job of `coveyrun -H` on several hosts is to a person what one on a single host is: output,
-exit codes, endings, mistakes. Method: a program in ssh's place runs the agents on this machine, so
-that several of them play hosts; cluster_hosts_test.py has real ones."""
+"""Goal: a job of `coveyrun -H` on several hosts is to a person what one on a single host is:
+output, exit codes, endings, mistakes. Method: a program in ssh's place runs the agents on this
+machine, so that several of them play hosts; cluster_hosts_test.py has real ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import signal
 import stat
 import sys
 import tempfile
+import time
 import unittest
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
-from harness import Launched, run_launcher, wait_for_state
+from harness import LIMIT_S, Hang, Launched, processes_with, run_launcher, wait_for_state
 
 from covey.launch.spec import LaunchError
 from covey.launch.station import Station
@@ -83,6 +84,14 @@ WAIT = (
 )
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Hang("it is still not so")
+        time.sleep(0.01)  # A poll: the system does not tell about other people's processes.
+
+
 def python(code: str) -> List[str]:
     return [PYTHON, "-c", code]
 
@@ -147,6 +156,24 @@ class HostsTest(unittest.TestCase):
         self.assertEqual(list(self.called()), ["b"])
         code, out, _ = self.run_on("localhost:2", *python(show))
         self.assertEqual((code, sorted(out)), (0, ["[0] False", "[1] False"]))
+
+    def test_ranks_of_one_other_host_share_memory_and_have_no_book(self) -> None:
+        names = ["COVEY_LOCAL_SIZE", "COVEY_BOOK_FD", "COVEY_LISTEN_FD", "GROUP_RANK"]
+        show = f"import os; print(*[os.environ.get(name) for name in {names}])"
+        code, out, err = self.run_on("b:2", *python(show))
+        wanted = ["[0] 2 None None None", "[1] 2 None None None"]
+        self.assertEqual((code, sorted(out), err), (0, wanted, []))
+        add = "import covey, numpy; covey.init(); x = numpy.ones(2) + covey.rank(); "
+        add += "print(covey.allreduce(x, op=covey.Sum, name='x')[0])"
+        code, out, err = self.run_on("b:2", *python(add))
+        self.assertEqual((code, sorted(out), err), (0, ["[0] 3.0", "[1] 3.0"], []))
+
+    def test_a_ctrl_c_while_a_host_does_not_answer(self) -> None:
+        with self.launched("a,silent", *python(WAIT)) as job:
+            wait_until(lambda: self.log.exists() and len(self.called()) == 2)
+            job.send(signal.SIGINT)
+            self.assertEqual(job.finish(), 128 + signal.SIGINT)
+            job.wait_until_gone()
 
     def test_ssh_gets_the_arguments(self) -> None:
         hostfile = self.folder / "hosts"
@@ -264,10 +291,9 @@ class HostsTest(unittest.TestCase):
 
     def test_a_launcher_that_is_silent_counts_as_dead(self) -> None:
         with self.launched("a:2,b", *python(WAIT), env={"COVEY_LEASE": "2s"}) as job:
-            ups = job.wait_for(r"^\[\d\] up (\d+)", 3)
+            job.wait_for(r"^\[\d\] up", 3)
             job.send(signal.SIGSTOP)
-            for agent in {int(found[1]) for found in ups}:
-                wait_for_state(agent, "Z")  # The launcher cannot reap it.
+            wait_until(lambda: processes_with(job.mark) == [job.process.pid])
             job.send(signal.SIGCONT)
             self.assertEqual(job.finish(), 1)
             said = "\n".join(job.stderr())

@@ -45,7 +45,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     add("--ssh-port", "-p", type=port, metavar="PORT", help="of sshd on the hosts")
     add("--ssh-identity-file", "-i", metavar="FILE", help="the key that ssh uses")
-    add("--ssh-args", metavar="ARGS", help="further arguments of ssh, in quotes")
+    add("--ssh-args", metavar="ARGS", help="further arguments of ssh, such as '-J gate'")
     add("--ssh", metavar="PROGRAM", default="ssh", help="another program that does what ssh does")
     add(
         "--remote-python",

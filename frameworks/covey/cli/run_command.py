@@ -32,7 +32,7 @@ from covey.launch.spec import JobSpec, LaunchError, Rendezvous
 from covey.method import check, full_text
 from covey.notice import admits, is_shown
 
-_HELP = "start a command as N ranks on this host"
+_HELP = "start a command as N ranks, on this host or on several"
 _EXAMPLES = """examples:
   {prog} -np 4 python train.py --epochs 5
   {prog} -np 4 --output-dir logs python train.py        also into logs/rank.N/stdout and stderr
@@ -41,6 +41,12 @@ _EXAMPLES = """examples:
   {prog} -np 4 --inject delay:50ms@1 --summary python train.py    one random rank late each step
   {prog} -np 4 --preload torch,torch._dynamo python train.py    torch is imported once
   {prog} -np 2 -x LR=0.1 python -m package.module
+
+several hosts, by ssh without a password; the same Covey and working folder on each:
+  {prog} -H a:4,b:4 python train.py                     ranks 0 to 3 on a, 4 to 7 on b
+  {prog} -H a:4,b:4 --network 10.0.0.0/8 --output-dir logs python train.py
+The environment goes along, but for what belongs to a host (HOME, TMPDIR, SSH_*, XDG_*, ...).
+--output-dir is written here, --timeline on each host.
 
 one job by several launchers (of one machine; with the plug-in grpc), each with its -np:
   {prog} -np 2 --nodes 2 --serve 127.0.0.1:29500 --secret-file job.secret python train.py
@@ -100,7 +106,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     add(
         "--bind-gpus",
         action="store_true",
-        help="each rank sees one of this machine's GPUs, as its device 0, in turn",
+        help="each rank sees one of its host's GPUs, as its device 0, in turn",
     )
     add(
         "--keep-going",
@@ -189,7 +195,7 @@ def _rendezvous(arguments: argparse.Namespace) -> Optional[Rendezvous]:
 def _options(prog: str) -> Dict[str, Any]:
     return {
         "description": f"{_HELP[0].upper()}{_HELP[1:]}. Lines of rank 2 begin with [2].",
-        "usage": f"{prog} -np N [options] COMMAND [ARGUMENTS ...]",
+        "usage": f"{prog} (-np N | -H HOSTS) [options] COMMAND [ARGUMENTS ...]",
         "epilog": _EXAMPLES.format(prog=prog),
         "refused": REFUSED,
     }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
+import selectors
 import sys
 import time
 from typing import Any, Dict, Iterator, List, NoReturn
@@ -60,7 +60,8 @@ class Agent:
 
     def _prepare(self, station: Station) -> None:
         station.enter()
-        self._wire.send("ready", listeners=station.listen(), store=station.store_port)
+        *listeners, tried = station.listen()
+        self._wire.send("ready", listeners=listeners, tried=tried, store=station.store_port)
         addresses = [(str(a), int(p)) for a, p in self._expect("reach")["addresses"]]
         why = reach.failures(addresses)
         self._wire.send("reached", failures=[[index, text] for index, text in why.items()])
@@ -117,12 +118,15 @@ class Agent:
             raise Left
 
     def _wait(self, wanted: List[Any]) -> List[Any]:
-        fds = [*wanted, self._wire.read_fd]
-        if self._inbox.fd is not None:
-            fds.append(self._inbox.fd)
-        room = [self._wire.write_fd] if self._wire.pending_bytes else []
-        left = max(0.0, self._pulse.deadline() - time.monotonic())
-        return select.select(fds, room, [], left)[0]
+        """Until it is time to `_take`, or one of `wanted` is readable: returns those."""
+        with contextlib.closing(selectors.DefaultSelector()) as selector:
+            for it in (*wanted, self._wire.read_fd, self._inbox.fd):
+                if it is not None:
+                    selector.register(it, selectors.EVENT_READ)
+            if self._wire.pending_bytes:
+                selector.register(self._wire.write_fd, selectors.EVENT_WRITE)
+            left = max(0.0, self._pulse.deadline() - time.monotonic())
+            return [key.fileobj for key, _ in selector.select(left)]
 
 
 @contextlib.contextmanager

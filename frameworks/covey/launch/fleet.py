@@ -100,6 +100,7 @@ class Fleet:
         assert spec.plan is not None
         self._spec, self._plan, self._say = spec, spec.plan, say
         self._channels: List[Channel] = []
+        self._addresses: List[str] = []  # of the ranks' listeners, by host
         self._ranks: Dict[int, RemoteRank] = {}
         self._selector = selectors.EpollSelector()
         self._heart: Optional[Heart] = None
@@ -129,9 +130,8 @@ class Fleet:
         for channel, hello in zip(self._channels, wait.all("hello", self._plan.timeout_s)):
             channel.hello = hello
         _refuse({c: identity.difference(ours, c.hello) for c in self._channels})
-        addresses = network.choose(
-            [_networks(channel) for channel in self._channels], self._plan.network
-        )
+        networks = [_networks(channel) for channel in self._channels]
+        addresses = self._addresses = network.choose(networks, self._plan.network)
         self._tell_of_choices()
         for index, (channel, address) in enumerate(zip(self._channels, addresses)):
             channel.wire.send("job", **self._job(index, address))
@@ -193,12 +193,12 @@ class Fleet:
         count = len(self._channels)
         tried = [reach.targets(count, index) for index in range(count)]
         for channel, targets in zip(self._channels, tried):
-            channel.wire.send("reach", addresses=[ready[at]["listeners"][0] for at in targets])
+            channel.wire.send("reach", addresses=[ready[at]["tried"] for at in targets])
         lines = []
         for index, said in enumerate(wait.all("reached", self._plan.timeout_s + reach.TRY_S)):
             for number, why in said["failures"]:
                 other = tried[index][number]
-                address, port = ready[other]["listeners"][0]
+                address, port = ready[other]["tried"]
                 lines.append(
                     f"{self._channels[index].name} cannot reach {self._channels[other].name} at "
                     f"{address}:{port} ({shown(str(why))}): a firewall? open the TCP ports between "
@@ -208,6 +208,9 @@ class Fleet:
             raise LaunchError("\n".join(lines))
 
     def _book(self, ready: Sequence[Dict[str, Any]]) -> str:
+        """Empty: all ranks are on one host."""
+        if len(ready) == 1:
+            return ""
         entries = []
         for index, said in enumerate(ready):
             for place, (address, port) in zip(self._places_of(index), said["listeners"]):
@@ -240,7 +243,8 @@ class Fleet:
         for index, channel in enumerate(self._channels):
             ranks = [self._ranks[place.rank] for place in self._places_of(index)]
             words = report.ranks_in_words([it.rank for it in ranks])
-            parts.append(f"{channel.name}: {words}, pids {[it.pid for it in ranks]}")
+            where = f"{channel.name} ({self._addresses[index]})"
+            parts.append(f"{where}: {words}, pids {[it.pid for it in ranks]}")
         return f"job {self.job_id}: {len(self._ranks)} ranks; " + "; ".join(parts)
 
     def cores(self) -> int:

@@ -5,11 +5,13 @@ Ranks fill the hosts in their order: those of a host follow each other. Internal
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 from dataclasses import dataclass
 from typing import Iterator, List, Sequence, Tuple
 
+from covey.launch import network
 from covey.launch.spec import Host, LaunchError
 
 _HOST = re.compile(
@@ -132,9 +134,15 @@ def merged(hosts: Sequence[Host]) -> List[Host]:
 
 
 def is_here(name: str) -> bool:
-    """Whether a host is this machine by its name; ssh is not needed for it."""
+    """Whether a host is this machine by its name or address; ssh is not needed for it."""
     own = socket.gethostname()
-    return name in (*_HERE, own, own.partition(".")[0])
+    if name in (*_HERE, own, own.partition(".")[0]):
+        return True
+    try:
+        address = str(ipaddress.ip_address(name))
+        return any(one.address == address for one in network.own_addresses())
+    except (ValueError, OSError):
+        return False
 
 
 def all_here(hosts: Sequence[Host]) -> bool:

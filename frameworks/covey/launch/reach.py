@@ -50,15 +50,3 @@ def failures(addresses: Sequence[Tuple[str, int]], limit_s: float = TRY_S) -> Di
 
 def _words(error: int) -> str:
     return os.strerror(error).lower()
-
-
-def drop_attempts(listener: socket.socket) -> None:
-    """Closes the connections that others have tried to `listener`, which a rank gets."""
-    listener.setblocking(False)
-    try:
-        while True:
-            listener.accept()[0].close()
-    except BlockingIOError:
-        pass
-    finally:
-        listener.setblocking(True)

@@ -6,13 +6,14 @@ Internal.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import socket
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from covey.launch import book, reach
+from covey.launch import book
 from covey.launch.carried import arrived
 from covey.launch.check import check_command, check_writable_folder, has_traces
 from covey.launch.environment import Descriptors, gpus_of, rank_environment
@@ -63,7 +64,7 @@ class Station:
         if spec.timeline_dir is not None:
             check_writable_folder("--timeline", spec.timeline_dir)
         if self._job["bind_gpus"]:
-            self._spec = JobSpec(**{**vars(spec), "gpus": gpus_of(environ)})
+            self._spec = dataclasses.replace(spec, gpus=gpus_of(environ))
 
     def _is_own(self, environ: Dict[str, str]) -> bool:
         """Whether the command's Python is this one, which has the package."""
@@ -72,11 +73,12 @@ class Station:
         return same and found == sys.executable
 
     def listen(self) -> List[List[Any]]:
-        """[address, port] of a new listener for each rank. Raises LaunchError."""
+        """[address, port] of a new listener for each rank, and of one that the other hosts try.
+        Raises LaunchError."""
         address = self._job["address"]
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
-            for _ in self._places:
+            for _ in range(len(self._places) + 1):
                 where = (address, 0)
                 listener = socket.create_server(where, family=family, backlog=_BACKLOG)
                 self._listeners.append(listener)
@@ -88,20 +90,23 @@ class Station:
         """Starts the ranks, one after the other. `wait`: until there is something to read there.
         Raises LaunchError, and what `wait` raises."""
         spec, store = self._spec, message["store"]
+        self._listeners.pop().close()  # It has been tried.
         with contextlib.ExitStack() as ours:
             memory = make_memory(spec.size)
             ours.callback(os.close, memory)
-            names = book.make(message["book"])
-            ours.callback(os.close, names)
-            fds = Descriptors(memory, self.summary.fd, names)
+            fds = Descriptors(memory, self.summary.fd)
+            if message["book"]:
+                fds = fds._replace(book=book.make(message["book"]))
+                ours.callback(os.close, fds.book)
             envs = [
                 rank_environment(self._environ, spec, place, message["job"], fds, store)
                 for place in self._places
             ]
-            start = ours.enter_context(starting(spec, envs, fds, wait))
+            passed = [fd for fd in fds if fd >= 0]
+            start = ours.enter_context(starting(spec, envs, passed, wait))
             for place, env, listener in zip(self._places, envs, self._listeners):
-                reach.drop_attempts(listener)
-                yield RankProcess(place.rank, start(env, listener.fileno()))
+                listen_fd = listener.fileno() if message["book"] else -1
+                yield RankProcess(place.rank, start(env, listen_fd))
                 listener.close()
 
     def has_traces(self) -> bool:
