@@ -9,6 +9,8 @@ import ipaddress
 import os
 import select
 import socket
+import subprocess
+import sys
 import tempfile
 import unittest
 from typing import List
@@ -320,6 +322,22 @@ class WireTest(unittest.TestCase):
             while beats < 3:
                 self.assertTrue(select.select([self.read_fd], [], [], harness.LIMIT_S)[0])
                 beats += len(self.wire.receive())
+
+
+class AgentTest(unittest.TestCase):
+    def test_it_starts_without_a_framework(self) -> None:
+        look = "import sys, covey.launch.agent; print({'numpy', 'torch'} & set(sys.modules))"
+        words = [sys.executable, "-c", look]
+        seen = subprocess.run(words, env=harness.environment(), capture_output=True, check=True)
+        self.assertEqual(seen.stdout, b"set()\n")
+
+    def test_a_message_out_of_turn_is_refused(self) -> None:
+        words = [sys.executable, "-m", "covey.launch.agent"]
+        hello = b'{"covey": "job"}\n'
+        seen = subprocess.run(
+            words, env=harness.environment(), input=hello, capture_output=True, check=True
+        )
+        self.assertIn(b'"covey": "refused"', seen.stdout)
 
 
 class IdentityTest(unittest.TestCase):

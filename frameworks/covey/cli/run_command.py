@@ -64,7 +64,7 @@ find their place in RANK, WORLD_SIZE, LOCAL_RANK and HOROVOD_RANK; of one launch
 # Options that hardly a script has, and that change what a job does.
 _OWN = (
     *("-np", "--method", "--force-method", "--inject", "--keep-going", "--check-nan"),
-    *("--quiet", "--summary", "--preload"),
+    *("--quiet", "--summary", "--preload", "--hostfile", "--network-security"),
 )
 
 

@@ -20,7 +20,7 @@ from covey.launch import book, identity, network, reach, report
 from covey.launch.carried import carried
 from covey.launch.channel import Channel
 from covey.launch.endings import GIVE_UP_S
-from covey.launch.hosts import places
+from covey.launch.hosts import Place, places
 from covey.launch.pulse import Heart
 from covey.launch.spec import JobSpec, LaunchError
 
@@ -100,6 +100,9 @@ class Fleet:
         assert spec.plan is not None
         self._spec, self._plan, self._say = spec, spec.plan, say
         self._channels: List[Channel] = []
+        self._places: List[List[Place]] = [[] for _ in spec.plan.hosts]
+        for place in places(self._counts()):
+            self._places[place.host].append(place)
         self._addresses: List[str] = []  # of the ranks' listeners, by host
         self._ranks: Dict[int, RemoteRank] = {}
         self._selector = selectors.EpollSelector()
@@ -146,7 +149,7 @@ class Fleet:
             },
         )
         for index, started in enumerate(wait.all("started", _PREPARE_S)):
-            for place, pid in zip(self._places_of(index), started["pids"]):
+            for place, pid in zip(self._places[index], started["pids"]):
                 rank = RemoteRank(place.rank, int(pid), self._channels[index])
                 self._ranks[place.rank] = rank
         pulses = [channel.pulse for channel in self._channels]
@@ -165,9 +168,6 @@ class Fleet:
 
     def _counts(self) -> List[int]:
         return [host.slots for host in self._plan.hosts]
-
-    def _places_of(self, index: int) -> List[Any]:
-        return [place for place in places(self._counts()) if place.host == index]
 
     def _job(self, index: int, address: str) -> Dict[str, Any]:
         spec = self._spec
@@ -213,7 +213,7 @@ class Fleet:
             return ""
         entries = []
         for index, said in enumerate(ready):
-            for place, (address, port) in zip(self._places_of(index), said["listeners"]):
+            for place, (address, port) in zip(self._places[index], said["listeners"]):
                 entries.append(book.Entry(place.lowest, address, port))
         return book.text_of(book.draw_key(), self._plan.security, entries)
 
@@ -241,7 +241,7 @@ class Fleet:
         """The job in words, for --verbose."""
         parts = []
         for index, channel in enumerate(self._channels):
-            ranks = [self._ranks[place.rank] for place in self._places_of(index)]
+            ranks = [self._ranks[place.rank] for place in self._places[index]]
             words = report.ranks_in_words([it.rank for it in ranks])
             where = f"{channel.name} ({self._addresses[index]})"
             parts.append(f"{where}: {words}, pids {[it.pid for it in ranks]}")

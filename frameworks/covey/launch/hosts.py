@@ -176,20 +176,24 @@ def places(counts: Sequence[int]) -> List[Place]:
         [(0, 0, 2), (1, 0, 1), (0, 1, 2)]
     """
     size, found = sum(counts), []
+    hosts_with = [0] * max(counts)  # by local rank
+    for _, local, _ in _walk(counts):
+        hosts_with[local] += 1
+    passed = [0] * len(hosts_with)
     for host, local, lowest in _walk(counts):
-        same = [index for index, count in enumerate(counts) if count > local]
         found.append(
             Place(
                 rank=lowest + local,
                 size=size,
                 local_rank=local,
                 local_size=counts[host],
-                cross_rank=same.index(host),
-                cross_size=len(same),
+                cross_rank=passed[local],
+                cross_size=hosts_with[local],
                 host=host,
                 lowest=lowest,
             )
         )
+        passed[local] += 1
     return found
 
 

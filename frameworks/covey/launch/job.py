@@ -1,4 +1,5 @@
-"""The launcher: starts the ranks of a job and watches them, in one thread and one loop.
+"""The launcher: starts the ranks of a job and watches them, in one thread and one loop. Those of
+other hosts are started by agents there (fleet.py), and watched and ended by the same loop.
 
 Invariants:
 1. `Job.run` returns only when every rank has ended (or did not, seconds after SIGKILL).
