@@ -203,15 +203,17 @@ TEST_F(DoorTest, ARankIsWhoItIsAndComesToWhomItMeans) {
     Socket socket;
     ASSERT_NE(Socket::Dial(AddressOf("127.0.0.1", other.port(0)), kSecond, &socket),
               Outcome::kEnded);
-    Handshake handshake(terms, std::move(socket), Rank{claim.to});
+    auto handshake = std::make_unique<Handshake>(terms, std::move(socket), Rank{claim.to});
     Outcome outcome = Outcome::kWait;
     while (outcome == Outcome::kWait) {
       other.Pump(0);
-      outcome = handshake.Step();
+      outcome = handshake->Step();
     }
     EXPECT_EQ(outcome, Outcome::kEnded) << claim.rank << " to " << claim.to;
+    handshake.reset();
     other.Send(1, 0, Pattern(1, 1));
     other.Until([&] { return other.mail(0).size() == 2; });
+    EXPECT_TRUE(other.losses(0).empty()) << "it was taken for a rank";
   }
 }
 
