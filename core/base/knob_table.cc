@@ -116,8 +116,10 @@ constexpr Knob kKnobs[] = {
      .field = &Config::lease,
      .minimum = 10 * kMillisecond,
      .maximum = 86400 * kSecond,
-     .help = "how long the rendezvous may hear nothing of a launcher before it counts as dead (a "
-             "broken connection is seen at once); that of the launcher which serves counts"},
+     .help =
+         "how long the rendezvous may hear nothing of a launcher, or coveyrun of another host and "
+         "back, before that counts as dead (a broken connection is seen at once); of several "
+         "launchers that of the one which serves counts"},
     {.name = "stall_warning",
      .unit = "s",
      .type = Type::kTime,

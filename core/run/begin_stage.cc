@@ -132,9 +132,24 @@ bool BeginStage::Agree(Exchange* x) {
   return !FindConflict(tables, &conflict);
 }
 
+// By member, as Problem::hosts.
+std::vector<int32_t> BeginStage::HostsOf(const std::vector<Rank>& members) const {
+  std::vector<Rank> known;
+  std::vector<int32_t> hosts;
+  for (const Rank member : members) {
+    const Rank host = transport_->HostOf(member);
+    const auto found = std::find(known.begin(), known.end(), host);
+    hosts.push_back(static_cast<int32_t>(found - known.begin()));
+    if (found == known.end()) known.push_back(host);
+  }
+  if (known.size() == members.size()) hosts.clear();
+  return hosts;
+}
+
 void BeginStage::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !x->shares_memory;
+  if (problem.mirrored) problem.hosts = HostsOf(x->request->group->members);
   for (size_t j = 0; j < x->size(); ++j) {
     if (!IsUnstaged(*x, j)) continue;
     problem.unstaged.resize(x->size());

@@ -38,7 +38,7 @@ Status Composite::Join() {
   std::vector<Rank> peers;
   for (int32_t r = 0; r < size(); ++r)
     if (NearIndex(Rank{r}) < 0) peers.push_back(Rank{r});
-  RETURN_IF_ERROR(far_->Greet(near_->Base(near_->rank()), peers));
+  RETURN_IF_ERROR(far_->Greet(near_->Base(near_->rank()), hosted_[0], peers));
   if (const int network = far_->link().Descriptor(); network >= 0)
     RETURN_IF_ERROR(DescriptorBell::Open(
         network, [this] { RingParked(); }, &bell_));

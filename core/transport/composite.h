@@ -31,6 +31,7 @@ class Composite final : public Transport {
   int local_rank() const override { return ToInt(near_->rank()); }
   int local_size() const override { return near_->size(); }
   bool Shares(Rank peer) const override { return !far_->IsFar(peer); }
+  Rank HostOf(Rank r) const override { return far_->IsFar(r) ? far_->HostOf(r) : hosted_[0]; }
   bool PollsNetwork() const override { return far_->link().Descriptor() < 0; }
   bool AnyThread() const override { return far_->link().AnyThread(); }
 

@@ -13,7 +13,7 @@ enum class RecordKind : uint32_t { kHello, kMail, kPush, kWord, kGoodbye };
 struct Record {
   RecordKind kind;
   uint32_t length;
-  uint64_t offset;  // push, word: in the sender's region; hello: bytes of its region
+  uint64_t offset;  // push, word: in the sender's region; hello: bytes of its region, and its host
 };
 
 void Append(Bytes* to, RecordKind kind, uint64_t offset, const void* data, size_t length) {
@@ -31,6 +31,10 @@ FarPeers::FarPeers(std::unique_ptr<Link> link, const Options& options)
   const auto size = static_cast<size_t>(link_->size());
   mirrors_.assign(size, nullptr);
   out_.resize(size);
+  for (int32_t r = 0; r < link_->size(); ++r) {
+    const Rank host = link_->HostOf(Rank{r});
+    hosts_.push_back(host == kNoRank ? Rank{r} : host);
+  }
   heard_.assign(size, false);
   lost_.assign(size, false);
 }
@@ -60,8 +64,9 @@ int FarPeers::local_size() const {
   return size == 0 ? -1 : static_cast<int>(size);
 }
 
-Status FarPeers::Greet(std::byte* own, std::span<const Rank> peers) {
+Status FarPeers::Greet(std::byte* own, Rank host, std::span<const Rank> peers) {
   own_ = own;
+  hosts_[Index(link_->rank())] = host;
   for (Rank peer : peers) {
     void* mirror = mmap(nullptr, MirrorBytes(), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -72,7 +77,7 @@ Status FarPeers::Greet(std::byte* own, std::span<const Rank> peers) {
     if (link_->Puts()) link_->Land(peer, {mirrors_[Index(peer)], MirrorBytes()});
   }
   for (Rank peer : peers) {
-    Append(&out_[Index(peer)].open, RecordKind::kHello, options_.arena_bytes, nullptr, 0);
+    Append(&out_[Index(peer)].open, RecordKind::kHello, options_.arena_bytes, &host, sizeof(host));
     SendOpen(peer);
   }
   return Status::Ok();
@@ -141,6 +146,8 @@ bool FarPeers::Absorb(Rank from, std::span<const std::byte> message) {
         if (record.offset != options_.arena_bytes)
           Lose(from, "has COVEY_ARENA_BYTES=" + std::to_string(record.offset) + ", this rank " +
                          std::to_string(options_.arena_bytes));
+        if (body.size() != sizeof(Rank)) return false;
+        std::memcpy(&hosts_[sender], body.data(), sizeof(Rank));
         heard_[sender] = true;
         break;
       case RecordKind::kMail:

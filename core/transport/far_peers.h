@@ -41,8 +41,11 @@ class FarPeers {
   int local_size() const;  // -1 = unknown
 
   // Before it only mail travels, to any rank. Maps a mirror of each of `peers` and greets them;
-  // `own` is the own region. Error: no address space.
-  Status Greet(std::byte* own, std::span<const Rank> peers);
+  // `own` is the own region, `host` the lowest rank of those it is one memory with. Error: no
+  // address space.
+  Status Greet(std::byte* own, Rank host, std::span<const Rank> peers);
+  // As SharedRegions::HostOf: what the rank has said in its greeting, before it what the link says.
+  Rank HostOf(Rank r) const { return hosts_[Index(r)]; }
   // kNoRank once every peer has greeted; else one that has not.
   Rank Silent() const;
   // Last words to the peers that are not lost.
@@ -100,6 +103,7 @@ class FarPeers {
   std::deque<std::pair<Rank, Bytes>> inbox_;
   std::atomic<size_t> inbox_count_{0};
   std::vector<std::pair<uint64_t, uint64_t>> words_;  // offset, value: stored since the last Wake
+  std::vector<Rank> hosts_;                           // by rank
   std::vector<bool> heard_;                           // by rank: its greeting
   std::vector<bool> lost_;                            // by rank
   std::vector<PeerLoss> losses_;                      // not yet polled

@@ -52,7 +52,7 @@ Status Mirrored::Join() {
   std::vector<Rank> peers;
   for (int32_t r = 0; r < size(); ++r)
     if (Rank{r} != rank()) peers.push_back(Rank{r});
-  RETURN_IF_ERROR(far_->Greet(arena_->base(), peers));
+  RETURN_IF_ERROR(far_->Greet(arena_->base(), rank(), peers));
   const Time deadline = MonotonicNow() + options_.start_timeout;
   while (options_.start_timeout > 0) {
     far_->Pump();

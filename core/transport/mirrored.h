@@ -42,6 +42,7 @@ class Mirrored final : public Transport {
   int local_rank() const override { return far_->local_rank(); }
   int local_size() const override { return far_->local_size(); }
   bool Shares(Rank peer) const override { return peer == rank(); }
+  Rank HostOf(Rank r) const override { return far_->HostOf(r); }
   bool PollsNetwork() const override { return far_->link().Descriptor() < 0; }
   bool AnyThread() const override { return far_->link().AnyThread(); }
 

@@ -45,6 +45,7 @@ _PLACES = (
 _OF_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 _OF_COVEYRUN = {
     *("COVEY_RANK", "COVEY_SIZE", "COVEY_LOCAL_RANK", "COVEY_LOCAL_SIZE", "COVEY_SHM_FD"),
+    *("COVEY_BOOK_FD", "COVEY_LISTEN_FD"),
 }
 _SEVERAL_HOSTS = (
     "{} on several hosts ({}): shared memory joins those of one host; use mpirun and "
@@ -353,7 +354,10 @@ def _on_this_host(rank: int, size: int, shm_fd: int) -> Dict[str, object]:
         "local_rank": rank,
         "local_size": size,
         "shm_fd": shm_fd,
-        "summary_fd": -1,  # Not the table of a job that this one was started in.
+        # Not what belongs to a job that this one was started in.
+        "summary_fd": -1,
+        "book_fd": -1,
+        "listen_fd": -1,
     }
 
 

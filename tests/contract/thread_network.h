@@ -1,8 +1,8 @@
 // A network between ranks that are threads: what stands for MPI in contract tests. Covey knows of
-// no memory that they share, but within hosts, where there are several ranks to one. A rank can be stopped between any two of its messages, and killed.
-// Odd ranks have a descriptor to sleep on, the others look.
-// A put is read in its sender's memory when it is received: a sender that writes there too early
-// races, which the thread sanitizer sees.
+// no memory that they share, but within hosts, where there are several ranks to one. A rank can be
+// stopped between any two of its messages, and killed. Odd ranks have a descriptor to sleep on, the
+// others look. A put is read in its sender's memory when it is received: a sender that writes there
+// too early races, which the thread sanitizer sees.
 #ifndef COVEY_TESTS_CONTRACT_THREAD_NETWORK_H_
 #define COVEY_TESTS_CONTRACT_THREAD_NETWORK_H_
 

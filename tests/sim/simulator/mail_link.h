@@ -22,13 +22,17 @@ class MailLink final : public Link {
   // Of a rank that shares memory with no other.
   MailLink(InprocNetwork* network, Rank rank)
       : MailLink(network,
-                 std::make_shared<SortedMail>(&network->transport(rank), std::vector<Rank>{})) {}
-  // Of one whose HostView takes the other mail.
-  MailLink(InprocNetwork* network, std::shared_ptr<SortedMail> mail)
-      : network_(network), mail_(std::move(mail)), node_(&mail_->transport()) {}
+                 std::make_shared<SortedMail>(&network->transport(rank), std::vector<Rank>{}), 1) {}
+  // Of one whose HostView takes the other mail, where each host has so many ranks.
+  MailLink(InprocNetwork* network, std::shared_ptr<SortedMail> mail, int32_t per_host)
+      : network_(network),
+        mail_(std::move(mail)),
+        per_host_(per_host),
+        node_(&mail_->transport()) {}
 
   Rank rank() const override { return node_->rank(); }
   int size() const override { return node_->size(); }
+  Rank HostOf(Rank r) const override { return Rank{ToInt(r) / per_host_ * per_host_}; }
   bool Send(Rank to, std::span<const std::byte> message) override {
     return node_->TrySend(to, Letter({}, message));
   }
@@ -79,6 +83,7 @@ class MailLink final : public Link {
 
   InprocNetwork* network_;
   std::shared_ptr<SortedMail> mail_;
+  const int32_t per_host_;
   Transport* node_;
   std::vector<PeerLoss> known_;  // and not yet told
   Bytes received_;

@@ -1,8 +1,6 @@
 #include "tests/sim/simulator/rank.h"
 
-#include "core/transport/composite.h"
-#include "core/transport/mirrored.h"
-#include "tests/sim/simulator/mail_link.h"
+#include "tests/sim/simulator/mailed_transport.h"
 
 #include <algorithm>
 
@@ -25,17 +23,6 @@ bool CanDoWithJoined(const Spec& spec) {
 // Some ranks put what others send as messages.
 size_t PutBytes(int32_t rank) { return rank % 3 == 0 ? size_t{8} << 10 : 64; }
 
-Status OpenComposite(InprocNetwork* network, Rank rank, const Swarm& swarm,
-                     std::unique_ptr<Transport>* transport) {
-  std::vector<Rank> hosted = HostedWith(rank, swarm.per_host, swarm.size);
-  auto mail = std::make_shared<SortedMail>(&network->transport(rank), hosted);
-  auto far = std::make_unique<FarPeers>(
-      std::make_unique<MailLink>(network, mail),
-      FarPeers::Options{.arena_bytes = swarm.region_bytes, .put_bytes = PutBytes(ToInt(rank))});
-  return Composite::Open(0, std::make_unique<HostView>(mail), std::move(hosted), std::move(far),
-                         transport);
-}
-
 }  // namespace
 
 bool Job::AnyLost(const std::vector<int32_t>& members) const {
@@ -55,12 +42,9 @@ SimRank::SimRank(Job* job, int32_t rank)
     device_.Share(rank != swarm.opens_nothing,
                   swarm.device_memory / (rank % 2 == 0 ? 1 : size_t{2}));
   if (swarm.mirrored) {
-    const Status opened =
-        swarm.per_host > 1
-            ? OpenComposite(job->network.get(), Rank{rank}, swarm, &mirrored_)
-            : Mirrored::Open({.arena_bytes = swarm.region_bytes, .put_bytes = PutBytes(rank)},
-                             std::make_unique<MailLink>(job->network.get(), Rank{rank}),
-                             &mirrored_);
+    const Status opened = OpenMailedTransport(
+        job->network.get(), Rank{rank}, swarm.per_host,
+        {.arena_bytes = swarm.region_bytes, .put_bytes = PutBytes(rank)}, &mirrored_);
     if (!opened.ok()) job->journal->Fail(opened.message());
     transport_ = mirrored_.get();
   }
