@@ -1,17 +1,17 @@
 // Rings when a descriptor is readable: for sleepers that sleep at something else.
 //
-// A thread of its own waits in epoll_wait. Arm() wakes no thread, and costs a call of the kernel
-// only if the bell has rung since the last one. The bell rings once for it, at once if the
-// descriptor is readable already.
+// A thread of its own polls it. Arm() wakes no thread; the bell rings once for it, at once if the
+// descriptor is readable already (core/transport/one_shot.h).
 #ifndef COVEY_CORE_TRANSPORT_DESCRIPTOR_BELL_H_
 #define COVEY_CORE_TRANSPORT_DESCRIPTOR_BELL_H_
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "core/base/status.h"
+#include "core/transport/one_shot.h"
 
 namespace covey {
 
@@ -22,17 +22,15 @@ class DescriptorBell {
                      std::unique_ptr<DescriptorBell>* bell);
   ~DescriptorBell();
 
-  void Arm();  // any thread
+  void Arm() { watched_.Arm(); }  // any thread
 
  private:
-  DescriptorBell(int descriptor, std::function<void()> ring);
+  explicit DescriptorBell(std::function<void()> ring) : ring_(std::move(ring)) {}
   void Run();
 
-  const int descriptor_;
   const std::function<void()> ring_;
-  int epoll_ = -1;
+  OneShot watched_;
   int end_ = -1;  // eventfd: readable when the thread has to end
-  std::atomic<bool> armed_{false};
   std::thread thread_;
 };
 

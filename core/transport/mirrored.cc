@@ -53,6 +53,8 @@ Status Mirrored::Join() {
   for (int32_t r = 0; r < size(); ++r)
     if (Rank{r} != rank()) peers.push_back(Rank{r});
   RETURN_IF_ERROR(far_->Greet(arena_->base(), rank(), peers));
+  if (const int network = far_->link().Descriptor(); network >= 0)
+    RETURN_IF_ERROR(network_.Open(network));
   const Time deadline = MonotonicNow() + options_.start_timeout;
   while (options_.start_timeout > 0) {
     far_->Pump();
@@ -101,21 +103,29 @@ void Mirrored::StoreRelease(uint64_t* word, uint64_t value) {
 
 uint32_t Mirrored::Ticket(Sleeper sleeper) { return bells_[static_cast<size_t>(sleeper)].load(); }
 
-void Mirrored::SetParked(Sleeper sleeper) { parked_.store(static_cast<uint32_t>(sleeper)); }
+// From now on the network concerns this sleeper, which may sleep already: the engine thread does
+// while a waiter drives, and then the network does not concern it.
+void Mirrored::SetParked(Sleeper sleeper) {
+  parked_.store(static_cast<uint32_t>(sleeper));
+  if (network_.is_open() && (sleeper == Sleeper::kEngine || sleeper == Sleeper::kMailOnly))
+    network_.Arm();
+}
 
 Transport::Sleeper Mirrored::Parked() const { return static_cast<Sleeper>(parked_.load()); }
 
 // Until rung, or until a network that has a descriptor has something to do.
 void Mirrored::Park(Sleeper sleeper, uint32_t ticket, Time until) {
-  const int network = far_->link().Descriptor();
+  const bool is_engine = sleeper == Sleeper::kEngine;
+  const int network = is_engine ? network_.fd() : far_->link().Descriptor();
   const Time sleep = until - MonotonicNow();
   if (Ticket(sleeper) != ticket || sleep <= 0) return;
   const timespec span{.tv_sec = static_cast<time_t>(sleep / kSecond),
                       .tv_nsec = static_cast<long>(sleep % kSecond)};
   pollfd wakers[] = {{bell_fds_[static_cast<size_t>(sleeper)], POLLIN, 0}, {network, POLLIN, 0}};
   eventfd_t rings = 0;
-  if (ppoll(wakers, 2, &span, nullptr) > 0 && wakers[0].revents != 0)
-    eventfd_read(wakers[0].fd, &rings);
+  if (ppoll(wakers, 2, &span, nullptr) <= 0) return;
+  if (wakers[0].revents != 0) eventfd_read(wakers[0].fd, &rings);
+  if (wakers[1].revents != 0 && is_engine) network_.Consume();
 }
 
 void Mirrored::Ring(Sleeper sleeper) {

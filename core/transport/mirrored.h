@@ -19,6 +19,7 @@
 #include "core/base/arena.h"
 #include "core/transport/far_peers.h"
 #include "core/transport/link.h"
+#include "core/transport/one_shot.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -88,6 +89,7 @@ class Mirrored final : public Transport {
   std::atomic<uint32_t> parked_{0};
   std::atomic<uint32_t> bells_[4] = {};  // by Sleeper: times rung
   int bell_fds_[4];                      // by Sleeper: eventfd
+  OneShot network_;                      // open where the network has a descriptor
 };
 
 }  // namespace covey

@@ -199,7 +199,8 @@ Outcome Stream::Read() {
   size_t direct = 0;
   if (in_body_) {
     const std::span<std::byte> rest = Rest();
-    direct = std::min(rest.size(), std::max<size_t>(budget_, 1));
+    // Beyond the budget a record at a time, as what has been decrypted cannot wait in the socket.
+    direct = std::min(rest.size(), std::max<size_t>(budget_, SSL3_RT_MAX_PLAIN_LENGTH));
     parts[count++] = {rest.data(), direct};
   }
   if (!in_body_ || (!wire_->tls && got_ + direct == head_.length))
