@@ -13,7 +13,7 @@
 namespace covey::tcp {
 namespace {
 
-// Measured on an AMD EPYC of 2026 with OpenSSL 3.0: 19 us for a stranger that is accepted, heard and
+// Measured on an AMD EPYC with OpenSSL 3.0: 19 us for a stranger that is accepted, heard and
 // closed, 171 us for a handshake. So a flood takes 4 and 9 percent of a core at most.
 constexpr Time kArrivals = kSecond / 2000, kShakes = kSecond / 500;
 constexpr int kBurst = 64;
