@@ -48,8 +48,8 @@ _OF_COVEYRUN = {
     *("COVEY_BOOK_FD", "COVEY_LISTEN_FD"),
 }
 _SEVERAL_HOSTS = (
-    "{} on several hosts ({}): shared memory joins those of one host; use mpirun and "
-    "`covey build mpi` across hosts"
+    "{} on several hosts ({}): shared memory joins those of one host; start them with "
+    "coveyrun -H, or with mpirun after `covey build mpi`"
 )
 
 
