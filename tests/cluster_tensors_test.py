@@ -1,18 +1,19 @@
 """Goal: every operation and the methods of several hosts are right between hosts that share nothing
 but a network: two and two ranks, three and one, one each; over TCP, encrypted or not, and over MPI.
-Method: hosts of tools/cluster; jobs of coveyrun -H, and of mpirun where there is one."""
+Method: hosts of tools/cluster; jobs of coveyrun -H, of torchrun, and of mpirun where there is one."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
-from typing import List
+from typing import Dict, List
 
 from cluster_hosts_test import Hosts
-from cluster_test import cluster
+from cluster_test import _CLUSTER, _LIMIT_S, cluster
 from parallel.operations import EVERY_OPERATION
 
 _BUILD = "import sys; from covey.cli import main; sys.exit(main(['build', 'mpi', *sys.argv[1:]]))"
@@ -51,6 +52,12 @@ print(f"fine {rank}", flush=True)
 """
 
 
+def start(host: str, *command: str, env: Dict[str, str]) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, _CLUSTER, "exec", host, *command], env=env, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
 class Tensors(Hosts):
     def check_fine(self, said: str, size: int) -> None:
         for rank in range(size):
@@ -76,6 +83,29 @@ class TcpTest(Tensors):
 
     def test_methods(self) -> None:
         self.fine(TRAINING, "a:2,b,c", 4)
+
+
+class TorchrunTest(Tensors):
+    """Jobs of one torchrun on each host."""
+
+    def test_operations_and_methods(self) -> None:
+        for code in (OPERATIONS, TRAINING):
+            with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+                script.write(code)
+                script.flush()
+                self.check_nodes(script.name)
+
+    def check_nodes(self, script: str) -> None:
+        command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2"]
+        command += ["--nproc-per-node", "2", "--master-addr", "10.77.0.1", "--master-port", "29511"]
+        nodes = []
+        for number, host in enumerate("ab"):
+            words = [*command, "--node-rank", str(number), script]
+            nodes.append(start(host, *words, env={**self.env, "OMP_NUM_THREADS": "1"}))
+        said = "".join(node.communicate(timeout=_LIMIT_S)[0] for node in nodes)
+        self.assertEqual([node.returncode for node in nodes], [0, 0], said)
+        for rank in range(4):
+            self.assertRegex(said, f"fine {rank}")
 
 
 class MpiTest(Tensors):
