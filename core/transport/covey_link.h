@@ -54,7 +54,7 @@ typedef struct covey_link {
 } covey_link;
 
 /* Joins; fills *link. 0, or 1 with one sentence in `error`. `abi`: the COVEY_LINK_ABI of the
- * caller. `options` live as long as the call; the listener is the link's from then on. */
+ * caller. `options` live as long as the call; the listener stays the caller's. */
 typedef int covey_open_link_function(uint32_t abi, const covey_link_options* options,
                                      covey_link* link, char* error, size_t capacity);
 

@@ -1,8 +1,9 @@
 """How ranks on several hosts meet by a store of torch.distributed: torchrun's, or env://'s. Internal.
 
 Each rank listens, and puts its host and its address into the store. Rank 0 makes of all the job's
-book (launch/book.py) and puts that there. So the job's key lies in the store: what reaches the
-store can join the job, as it can join one of torch.distributed.
+book (launch/book.py) and puts that there. So a key lies in the store: what reaches the store can
+join the job, as it can join one of torch.distributed. With COVEY_SECRET_FILE the job's key is made
+of both, and only ranks that hold the secret join.
 
     <rank>  at/<rank>   {"host", "address", "port"}, or {"error"}
     0       book        {"book"} (empty: all are on one host), {"refused"} or {"late"}
@@ -12,6 +13,7 @@ store can join the job, as it can join one of torch.distributed.
 from __future__ import annotations
 
 import contextlib
+import hmac
 import ipaddress
 import json
 import socket
@@ -19,7 +21,7 @@ from datetime import timedelta
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from covey.errors import InvalidArgument, Timeout, Unsupported, shown
-from covey.launch import book, memory
+from covey.launch import book, memory, secret
 
 _KEY = "covey/hosts"
 _FAREWELL = timedelta(seconds=5)  # So long rank 0 waits for the ranks that it has refused.
@@ -59,7 +61,7 @@ def meet(store: Any, rank: int, size: int, environ: Mapping[str, str]) -> Option
                 raise raised(shown(str(said[kind]))[:_MOST_CHARACTERS])
         if not said.get("book"):
             return None
-        settings = _settings(said["book"], rank, size)
+        settings = _settings(_keyed(str(said["book"]), environ), rank, size)
         unless_met.pop_all()
         return {**settings, "listen_fd": listener.detach()}
 
@@ -142,6 +144,17 @@ def _say_farewell(store: Any, rank: int, come: List[int]) -> None:
             store.wait([f"{_KEY}/heard/{other}" for other in come], _FAREWELL)
 
 
+def _keyed(text: str, environ: Mapping[str, str]) -> str:
+    """The book with the job's key. Raises LaunchError."""
+    path = environ.get("COVEY_SECRET_FILE")
+    if not path:
+        return text
+    title, key, *rest = text.split("\n")
+    drawn = key.partition(" ")[2].encode("utf-8", "replace")
+    made = hmac.new(secret.read(path), b"covey book 1 " + drawn, "sha256").hexdigest()
+    return "\n".join([title, f"key {made}", *rest])
+
+
 def _settings(text: str, rank: int, size: int) -> Dict[str, Any]:
     """Of the book; the core reads it again, and strictly."""
     try:
@@ -149,7 +162,7 @@ def _settings(text: str, rank: int, size: int) -> Dict[str, Any]:
         lowest = [int(words[1]) for words in lines]
         hosted = [other for other in range(size) if lowest[other] == lowest[rank]]
         made = book.make(text)
-    except (AttributeError, IndexError, ValueError) as error:
+    except (IndexError, ValueError) as error:
         raise InvalidArgument(f"the store does not hold the book of {size} ranks") from error
     return {
         "rank": rank,

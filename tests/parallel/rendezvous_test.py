@@ -212,6 +212,24 @@ class VariablesTest(RanksTestCase):
                 wanted = (0, f"fine {rank} 3 {local_ranks[rank]} 111\n", "")
                 self.assertEqual(self.finish(process), wanted)
 
+    def test_between_hosts_a_secret_keeps_strangers_out(self) -> None:
+        elsewhere = "import covey.launch.memory as m; m.host_id = lambda: 'elsewhere'\n"
+        own, other = self.write_secret("own", SECRET), self.write_secret("other", OTHER_SECRET)
+        for theirs, fine in ((own, True), (other, False)):
+            port = self.free_port()
+            place = {"COVEY_START_TIMEOUT": "600s" if fine else "5s", "COVEY_LEASE": "2s"}
+            ranks = [
+                self.start(
+                    (elsewhere if rank == 1 else "") + SUMS,
+                    **self.place(rank, 2, port, COVEY_SECRET_FILE=(own, theirs)[rank], **place),
+                )
+                for rank in range(2)
+            ]
+            for rank, process in enumerate(ranks):
+                code, out, err = self.finish(process)
+                wanted = (0, f"fine {rank} 2 0 11\n") if fine else (1, "")
+                self.assertEqual((code, out), wanted, err)
+
     def test_ranks_find_out_that_they_are_on_one_host(self) -> None:
         port = self.free_port()
         ranks = [self.start(**self.place(r, 2, port, LOCAL_WORLD_SIZE="1")) for r in range(2)]

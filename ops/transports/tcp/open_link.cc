@@ -39,8 +39,9 @@ void Drop(void* self, int32_t peer) { Of(self)->Drop(peer); }
 int Lost(void* self, int32_t* peer, const char** how) { return Of(self)->Lost(peer, how) ? 1 : 0; }
 void Close(void* self) { delete Of(self); }
 
-// It was made by the launcher, which other processes inherit it from, too.
-Status Listens(int listener) {
+// It was made by the launcher, which other processes inherit it from, too. The link gets one of its
+// own: the process may open another when it has closed this one.
+Status Listens(int listener, int* own) {
   int listens = 0;
   socklen_t length = sizeof(listens);
   const std::string name = "COVEY_LISTEN_FD=" + std::to_string(listener);
@@ -48,7 +49,8 @@ Status Listens(int listener) {
     return Status::InvalidArgument(name + " is no socket: " + ErrnoText(errno));
   if (listens == 0) return Status::InvalidArgument(name + " does not listen");
   if (fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) | O_NONBLOCK) != 0 ||
-      fcntl(listener, F_SETFD, FD_CLOEXEC) != 0)
+      fcntl(listener, F_SETFD, FD_CLOEXEC) != 0 ||
+      (*own = fcntl(listener, F_DUPFD_CLOEXEC, 0)) < 0)
     return Status::InvalidArgument(name + ": " + ErrnoText(errno));
   return Status::Ok();
 }
@@ -63,8 +65,9 @@ Status Open(const covey_link_options& options, std::unique_ptr<TcpLink>* link) {
     return Status::InvalidArgument("this is rank " + std::to_string(options.rank) + " of " +
                                    std::to_string(options.size) + ", the book of ranks is of " +
                                    std::to_string(size));
-  RETURN_IF_ERROR(Listens(options.listener));
-  const TcpLink::Options of_link{Rank{options.rank}, options.listener, options.lease_ns};
+  int listener = -1;
+  RETURN_IF_ERROR(Listens(options.listener, &listener));
+  const TcpLink::Options of_link{Rank{options.rank}, listener, options.lease_ns};
   return TcpLink::Open(of_link, book, link);
 }
 
