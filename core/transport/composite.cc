@@ -8,8 +8,9 @@
 namespace covey {
 namespace {
 
-// Between two looks at the network while the job begins and ends.
-constexpr Time kLook = 100 * kMicrosecond;
+// Between two looks, while the job begins and ends, at a network that has no descriptor; and at
+// peers of this host, whose deaths ring no bell.
+constexpr Time kLook = 100 * kMicrosecond, kLookAtHost = 50 * kMillisecond;
 
 }  // namespace
 
@@ -44,6 +45,8 @@ Status Composite::Join() {
         network, [this] { RingParked(); }, &bell_));
   const Time deadline = MonotonicNow() + start_timeout_;
   while (start_timeout_ > 0) {
+    const uint32_t ticket = Ticket(Sleeper::kEngine);
+    SetParked(Sleeper::kEngine);
     far_->Pump();
     if (const std::vector<PeerLoss> lost = PollPeers(); !lost.empty())
       return Status::Aborted("rank " + std::to_string(ToInt(lost[0].rank)) + " " + lost[0].how,
@@ -53,9 +56,14 @@ Status Composite::Join() {
     if (MonotonicNow() > deadline)
       return Status::Timeout("rank " + std::to_string(ToInt(silent)) + " has not called init()",
                              silent);
-    Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(deadline, MonotonicNow() + kLook));
+    Park(Sleeper::kEngine, ticket, NextLook(deadline));
   }
+  SetParked(Sleeper::kNobody);
   return Status::Ok();
+}
+
+Time Composite::NextLook(Time deadline) const {
+  return std::min(deadline, MonotonicNow() + (PollsNetwork() ? kLook : kLookAtHost));
 }
 
 // Waits until the last message has left: peers that still need it get it.
@@ -63,9 +71,11 @@ Composite::~Composite() {
   far_->SayGoodbye();
   const Time deadline = MonotonicNow() + start_timeout_;
   while (MonotonicNow() < deadline) {
+    const uint32_t ticket = Ticket(Sleeper::kEngine);
+    SetParked(Sleeper::kEngine);
     far_->Pump();
     if (far_->Flushed()) break;
-    Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(deadline, MonotonicNow() + kLook));
+    Park(Sleeper::kEngine, ticket, NextLook(deadline));
   }
 }
 

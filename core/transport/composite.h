@@ -73,6 +73,7 @@ class Composite final : public Transport {
   Composite(Time start_timeout, std::unique_ptr<Transport> near, std::vector<Rank> hosted,
             std::unique_ptr<FarPeers> far);
   Status Join();
+  Time NextLook(Time deadline) const;
   void RingParked();
   int32_t NearIndex(Rank r) const { return near_index_[static_cast<size_t>(ToInt(r))]; }
 

@@ -16,7 +16,7 @@ namespace covey {
 namespace {
 
 constexpr uint64_t kHeapBegin = 64;  // offset 0 is never used
-// Between two looks at the network while the job begins and ends.
+// Between two looks, while the job begins and ends, at a network that has no descriptor.
 constexpr Time kLook = 100 * kMicrosecond;
 
 }  // namespace
@@ -57,6 +57,8 @@ Status Mirrored::Join() {
     RETURN_IF_ERROR(network_.Open(network));
   const Time deadline = MonotonicNow() + options_.start_timeout;
   while (options_.start_timeout > 0) {
+    const uint32_t ticket = Ticket(Sleeper::kEngine);
+    SetParked(Sleeper::kEngine);
     far_->Pump();
     if (const std::vector<PeerLoss> lost = far_->PollLost(); !lost.empty())
       return Status::Aborted("rank " + std::to_string(ToInt(lost[0].rank)) + " " + lost[0].how,
@@ -66,9 +68,14 @@ Status Mirrored::Join() {
     if (MonotonicNow() > deadline)
       return Status::Timeout("rank " + std::to_string(ToInt(silent)) + " has not called init()",
                              silent);
-    Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(deadline, MonotonicNow() + kLook));
+    Park(Sleeper::kEngine, ticket, NextLook(deadline));
   }
+  SetParked(Sleeper::kNobody);
   return Status::Ok();
+}
+
+Time Mirrored::NextLook(Time deadline) const {
+  return PollsNetwork() ? std::min(deadline, MonotonicNow() + kLook) : deadline;
 }
 
 // Waits until the last message has left: peers that still need it get it.
@@ -76,9 +83,11 @@ Mirrored::~Mirrored() {
   far_->SayGoodbye();
   const Time deadline = MonotonicNow() + options_.start_timeout;
   while (MonotonicNow() < deadline) {
+    const uint32_t ticket = Ticket(Sleeper::kEngine);
+    SetParked(Sleeper::kEngine);
     far_->Pump();
     if (far_->Flushed()) break;
-    Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), std::min(deadline, MonotonicNow() + kLook));
+    Park(Sleeper::kEngine, ticket, NextLook(deadline));
   }
   for (int fd : bell_fds_) close(fd);
   // The network may go on reading what peers that have left never took: that memory stays.

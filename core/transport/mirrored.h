@@ -82,6 +82,7 @@ class Mirrored final : public Transport {
  private:
   Mirrored(const Options& options, std::unique_ptr<FarPeers> far);
   Status Join();
+  Time NextLook(Time deadline) const;
 
   const Options options_;
   std::unique_ptr<FarPeers> far_;

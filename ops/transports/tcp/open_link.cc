@@ -49,8 +49,7 @@ Status Listens(int listener, int* own) {
     return Status::InvalidArgument(name + " is no socket: " + ErrnoText(errno));
   if (listens == 0) return Status::InvalidArgument(name + " does not listen");
   if (fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) | O_NONBLOCK) != 0 ||
-      fcntl(listener, F_SETFD, FD_CLOEXEC) != 0 ||
-      (*own = fcntl(listener, F_DUPFD_CLOEXEC, 0)) < 0)
+      fcntl(listener, F_SETFD, FD_CLOEXEC) != 0 || (*own = fcntl(listener, F_DUPFD_CLOEXEC, 0)) < 0)
     return Status::InvalidArgument(name + ": " + ErrnoText(errno));
   return Status::Ok();
 }
