@@ -16,8 +16,9 @@ namespace covey {
 namespace {
 
 constexpr uint64_t kHeapBegin = 64;  // offset 0 is never used
-// Between two looks, while the job begins and ends, at a network that has no descriptor.
-constexpr Time kLook = 100 * kMicrosecond;
+// Between two looks, while the job begins and ends, at a network that has no descriptor; and at one
+// that has.
+constexpr Time kLook = 100 * kMicrosecond, kLongLook = 50 * kMillisecond;
 
 }  // namespace
 
@@ -75,7 +76,7 @@ Status Mirrored::Join() {
 }
 
 Time Mirrored::NextLook(Time deadline) const {
-  return PollsNetwork() ? std::min(deadline, MonotonicNow() + kLook) : deadline;
+  return std::min(deadline, MonotonicNow() + (PollsNetwork() ? kLook : kLongLook));
 }
 
 // Waits until the last message has left: peers that still need it get it.
