@@ -1,6 +1,6 @@
 """Goal: every operation and the methods of several hosts are right between hosts that share nothing
 but a network: two and two ranks, three and one, one each; over TCP, encrypted or not, and over MPI.
-Method: hosts of tools/cluster; jobs of coveyrun -H, of torchrun, and of mpirun where there is one."""
+Method: hosts of tools/cluster; jobs of coveyrun -H, of torchrun, and of mpirun if there is one."""
 
 from __future__ import annotations
 

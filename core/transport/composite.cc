@@ -8,9 +8,9 @@
 namespace covey {
 namespace {
 
-// Between two looks, while the job begins and ends, at a network that has no descriptor; and at
-// peers of this host, whose deaths ring no bell.
-constexpr Time kLook = 100 * kMicrosecond, kLookAtHost = 50 * kMillisecond;
+// Between two looks, while the job begins and ends, at a network that has no descriptor; and at one
+// that has.
+constexpr Time kLook = 100 * kMicrosecond, kLongLook = 50 * kMillisecond;
 
 }  // namespace
 
@@ -48,9 +48,9 @@ Status Composite::Join() {
     const uint32_t ticket = Ticket(Sleeper::kEngine);
     SetParked(Sleeper::kEngine);
     far_->Pump();
-    if (const std::vector<PeerLoss> lost = PollPeers(); !lost.empty())
-      return Status::Aborted("rank " + std::to_string(ToInt(lost[0].rank)) + " " + lost[0].how,
-                             lost[0].rank);
+    if (const PeerLoss* lost = far_->LostSilent(); lost != nullptr)
+      return Status::Aborted("rank " + std::to_string(ToInt(lost->rank)) + " " + lost->how,
+                             lost->rank);
     const Rank silent = far_->Silent();
     if (silent == kNoRank) break;
     if (MonotonicNow() > deadline)
@@ -63,7 +63,7 @@ Status Composite::Join() {
 }
 
 Time Composite::NextLook(Time deadline) const {
-  return std::min(deadline, MonotonicNow() + (PollsNetwork() ? kLook : kLookAtHost));
+  return std::min(deadline, MonotonicNow() + (PollsNetwork() ? kLook : kLongLook));
 }
 
 // Waits until the last message has left: peers that still need it get it.

@@ -89,6 +89,12 @@ Rank FarPeers::Silent() const {
   return kNoRank;
 }
 
+const PeerLoss* FarPeers::LostSilent() const {
+  const auto silent = [this](const PeerLoss& loss) { return !heard_[Index(loss.rank)]; };
+  const auto found = std::find_if(losses_.begin(), losses_.end(), silent);
+  return found == losses_.end() ? nullptr : &*found;
+}
+
 void FarPeers::SayGoodbye() {
   for (size_t r = 0; r < out_.size(); ++r) {
     if (mirrors_[r] == nullptr || lost_[r]) continue;
@@ -143,12 +149,12 @@ bool FarPeers::Absorb(Rank from, std::span<const std::byte> message) {
     message = message.subspan(record.length);
     switch (record.kind) {
       case RecordKind::kHello:
-        if (record.offset != options_.arena_bytes)
-          Lose(from, "has COVEY_ARENA_BYTES=" + std::to_string(record.offset) + ", this rank " +
-                         std::to_string(options_.arena_bytes));
         if (body.size() != sizeof(Rank)) return false;
         std::memcpy(&hosts_[sender], body.data(), sizeof(Rank));
-        heard_[sender] = true;
+        heard_[sender] = record.offset == options_.arena_bytes;
+        if (!heard_[sender])
+          Lose(from, "has COVEY_ARENA_BYTES=" + std::to_string(record.offset) + ", this rank " +
+                         std::to_string(options_.arena_bytes));
         break;
       case RecordKind::kMail:
         Keep(from, body);

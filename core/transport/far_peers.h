@@ -48,6 +48,8 @@ class FarPeers {
   Rank HostOf(Rank r) const { return hosts_[Index(r)]; }
   // kNoRank once every peer has greeted; else one that has not.
   Rank Silent() const;
+  // A loss of one that will not; null: none. One that has greeted, and left, is lost later.
+  const PeerLoss* LostSilent() const;
   // Last words to the peers that are not lost.
   void SayGoodbye();
   // All that was accepted has left this process.

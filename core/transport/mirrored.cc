@@ -61,9 +61,9 @@ Status Mirrored::Join() {
     const uint32_t ticket = Ticket(Sleeper::kEngine);
     SetParked(Sleeper::kEngine);
     far_->Pump();
-    if (const std::vector<PeerLoss> lost = far_->PollLost(); !lost.empty())
-      return Status::Aborted("rank " + std::to_string(ToInt(lost[0].rank)) + " " + lost[0].how,
-                             lost[0].rank);
+    if (const PeerLoss* lost = far_->LostSilent(); lost != nullptr)
+      return Status::Aborted("rank " + std::to_string(ToInt(lost->rank)) + " " + lost->how,
+                             lost->rank);
     const Rank silent = far_->Silent();
     if (silent == kNoRank) break;
     if (MonotonicNow() > deadline)

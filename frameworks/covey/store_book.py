@@ -1,4 +1,4 @@
-"""How ranks on several hosts meet by a store of torch.distributed: torchrun's, or env://'s. Internal.
+"""How ranks on several hosts meet by a store of torch.distributed: torchrun's, env://'s. Internal.
 
 Each rank listens, and puts its host and its address into the store. Rank 0 makes of all the job's
 book (launch/book.py) and puts that there. So a key lies in the store: what reaches the store can

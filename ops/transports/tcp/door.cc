@@ -17,7 +17,8 @@ namespace {
 // closed, 171 us for a handshake. So a flood takes 4 and 9 percent of a core at most.
 constexpr Time kArrivals = kSecond / 2000, kShakes = kSecond / 500;
 constexpr int kBurst = 64;
-constexpr int kAtOnce = 16;  // accepted in one pass of the engine
+constexpr int kBacklog = 4096;  // every peer may connect at once; the system has a limit of its own
+constexpr int kAtOnce = 16;     // accepted in one pass of the engine
 
 enum class Greeting { kPart, kStranger, kNamed };
 
@@ -62,14 +63,21 @@ Door::Door(int listener, const Terms& terms, Poller* poller, uint64_t first_key)
       listener_(listener),
       arrivals_(kArrivals, kBurst),
       shakes_(kShakes, kBurst) {
-  if (listener_ >= 0) Pause(0);
+  if (listener_ < 0) return;
+  listen(listener_, kBacklog);
+  Pause(0);
 }
 
 Door::~Door() { Shut(); }
 
+// The launcher's descriptor of the listener stays: the process may open another link. Until then no
+// more than the peers' connections wait there.
 void Door::Shut() {
   if (listens_) poller_->Remove(listener_);
-  if (listener_ >= 0) close(listener_);
+  if (listener_ >= 0) {
+    listen(listener_, terms_.size);
+    close(listener_);
+  }
   listener_ = -1;
   listens_ = false;
   again_ = kNever;

@@ -104,7 +104,7 @@ class Job {
                                            {.rank = rank,
                                             .size = static_cast<int32_t>(ranks_.size()),
                                             .book = book.c_str(),
-                                            .listener = std::exchange(ranks_[rank].listener, -1),
+                                            .listener = ranks_[rank].listener,
                                             .lease_ns = lease_},
                                            &link);
     ASSERT_EQ(status, Status::Ok());
