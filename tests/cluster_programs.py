@@ -1,4 +1,4 @@
-"""Programs that cluster_test runs in hosts, for `python -c`."""
+"""Programs that cluster_test and cluster_hosts_test run in hosts, for `python -c`."""
 
 from __future__ import annotations
 
@@ -40,4 +40,38 @@ import sys
 print("ready", flush=True)
 for line in sys.stdin:
     print(line, end="", flush=True)
+"""
+# Of a rank that coveyrun has started: greets the next rank through its listener, and prints its
+# host, the lowest rank there, and its place there.
+PLACE = """
+import os, socket
+e = os.environ
+rank, size = int(e["COVEY_RANK"]), int(e["COVEY_SIZE"])
+text = os.pread(int(e["COVEY_BOOK_FD"]), 1 << 20, 0).decode()
+entries = [line.split() for line in text.splitlines()[3:]]
+assert [int(entry[0]) for entry in entries] == list(range(size)), text
+own = socket.socket(fileno=int(e["COVEY_LISTEN_FD"]))
+with socket.create_connection((entries[(rank + 1) % size][2], int(entries[(rank + 1) % size][3]))):
+    came, peer = own.accept()
+assert peer[0] == entries[(rank - 1) % size][2], peer
+print(socket.gethostname(), entries[rank][1], e["LOCAL_RANK"] + "/" + e["LOCAL_WORLD_SIZE"])
+"""
+# Rank argv[1] exits with argv[2], the others wait.
+FAIL = """
+import os, signal, sys
+if os.environ["RANK"] == sys.argv[1]:
+    sys.exit(int(sys.argv[2]))
+signal.pause()
+"""
+WAIT = """
+import signal
+print("up", flush=True)
+signal.pause()
+"""
+SUM = """
+import covey, numpy
+covey.init()
+total = covey.allreduce(numpy.full(4, covey.rank() + 1.0), op=covey.Sum, name="x")
+print(int(total[0]), flush=True)
+covey.shutdown()
 """

@@ -1,6 +1,7 @@
 """Finds the tests: a file with the right name in the right folder is one; nothing is registered."""
 
 load("@covey_grpc//:has.bzl", "HAS_GRPC")
+load("@covey_openssl//:has.bzl", "HAS_OPENSSL")
 
 # What a C++ test of this folder links. The longest prefix counts; a short list keeps an unfinished
 # room from breaking the tests of another.
@@ -70,7 +71,12 @@ _CC_DEPS = {
         "//core/transport:interfaces",
         "//ops/transports",
     ],
+    "unit/ops/transports/tcp": [
+        "//core/transport",
+        "//ops/transports:tcp_entry",
+    ],
     "unit/plan": ["//ops/algorithms"],
+    "unit/transport/peer_book": ["//core/transport:interfaces"],
     "unit/run": [
         "//core/plan",
         "//ops/kernels",
@@ -137,6 +143,9 @@ _CC_OF_GRPC = [
     "unit/ops/control/identity_test.cc",
 ]
 
+# Tests of what only a machine with OpenSSL's static libraries builds.
+_CC_OF_OPENSSL = "unit/ops/transports/tcp/"
+
 # A test through gRPC's own threads, which the sanitizers do not know: tools/check leaves it out.
 _CC_TAGS = {"contract/control_test.cc": ["grpc"]}
 
@@ -170,6 +179,8 @@ def cc_tests(folder, tags, **kwargs):
     helpers = native.glob([folder + "/**/*.h", folder + "/**/*.cc"], exclude = ["**/*_test.cc"])
     for path in native.glob([folder + "/**/*_test.cc"]):
         if path in _CC_OF_GRPC and not HAS_GRPC:
+            continue
+        if path.startswith(_CC_OF_OPENSSL) and not HAS_OPENSSL:
             continue
         prefix = _prefix(path, _CC_DEPS)
         room = prefix.split("/")[-1] if prefix.startswith("unit/") else ""

@@ -81,8 +81,12 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                                 {.rank = config.rank,
                                  .size = config.size,
                                  .shm_fd = config.shm_fd,
+                                 .book_fd = config.book_fd,
+                                 .listen_fd = config.listen_fd,
+                                 .lease = config.lease,
                                  .launcher_pid = config.launcher_pid,
                                  .arena_bytes = config.arena_bytes,
+                                 .shares_host = config.host_memory == "auto",
                                  .reads_peers = config.ReadsPeers(),
                                  .start_timeout = config.start_timeout,
                                  .start_warning = config.stall_warning,
@@ -137,11 +141,13 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
 
 // A network knows the place of this rank; its launcher has told Covey nothing.
 void Session::AdoptPlace() {
+  const bool is_told = config_.size == transport_->size();
   config_.rank = transport_->rank();
   config_.size = transport_->size();
-  if (transport_->local_rank() < 0) return;
-  config_.local_rank = transport_->local_rank();
-  config_.local_size = transport_->local_size();
+  if (transport_->local_rank() < 0 && is_told) return;
+  const bool on_one_host = transport_->local_rank() < 0;  // the network's ranks share its memory
+  config_.local_rank = on_one_host ? ToInt(config_.rank) : transport_->local_rank();
+  config_.local_size = on_one_host ? config_.size : transport_->local_size();
   log_ = std::make_unique<Log>(config_.log_level, config_.rank);
 }
 

@@ -28,12 +28,15 @@ struct Config {
   int32_t size = 1;
   int32_t local_rank = 0;    // as rank when not set
   int32_t local_size = 1;    // as size when not set
-  int32_t shm_fd = -1;       // the job's shared memory; -1 = none
+  int32_t shm_fd = -1;       // the job's shared memory on this host; -1 = none
+  int32_t book_fd = -1;      // the book of the job's ranks on all hosts; -1 = none
+  int32_t listen_fd = -1;    // listens at this rank's address of the book; -1 = none
   int32_t launcher_pid = 0;  // 0 = none
   std::string job;
-  std::string transport = "auto";  // or shm, or the name of a plug-in
-  std::string started_by;          // "mpirun", "srun", "torchrun"; empty: coveyrun, or nothing
-  std::string plugin_path;         // "folder:folder", looked into before libcovey.so's own
+  std::string transport = "auto";    // or shm, or the name of a plug-in
+  std::string host_memory = "auto";  // or never
+  std::string started_by;            // "mpirun", "srun", "torchrun"; empty: coveyrun, or nothing
+  std::string plugin_path;           // "folder:folder", looked into before libcovey.so's own
 
   std::string rendezvous;   // HOST:PORT or file:PATH; for jobs of several launchers
   std::string secret_file;  // likewise
@@ -80,7 +83,8 @@ struct Config {
   static Status FromEnvironment(const char* const* environment, std::string_view settings,
                                 Config* config);
 
-  // The resolved `transport`: auto is mpi for ranks that mpirun or srun has started, else shm.
+  // The resolved `transport`: auto is tcp where there is a book, mpi for ranks that mpirun or srun
+  // has started, else shm.
   std::string TransportName() const;
 
   // The knobs that must be equal on all ranks, "segment_bytes=65536;flat_bytes=32768;...", in base

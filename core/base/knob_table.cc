@@ -39,7 +39,22 @@ constexpr Knob kKnobs[] = {
      .field = &Config::shm_fd,
      .minimum = -1,
      .maximum = INT32_MAX,
-     .help = "descriptor of the job's shared memory, inherited from the launcher; -1 for none"},
+     .help = "descriptor of the job's shared memory on this host, inherited from the launcher; -1 "
+             "for none"},
+    {.name = "book_fd",
+     .type = Type::kCount,
+     .field = &Config::book_fd,
+     .minimum = -1,
+     .maximum = INT32_MAX,
+     .help = "descriptor of the addresses of the job's ranks and of its key, inherited from the "
+             "launcher, for jobs on several hosts; -1 for none"},
+    {.name = "listen_fd",
+     .type = Type::kCount,
+     .field = &Config::listen_fd,
+     .minimum = -1,
+     .maximum = INT32_MAX,
+     .help = "descriptor of the socket that listens at this rank's address, inherited from the "
+             "launcher, for jobs on several hosts; -1 for none"},
     {.name = "launcher_pid",
      .type = Type::kCount,
      .field = &Config::launcher_pid,
@@ -56,8 +71,14 @@ constexpr Knob kKnobs[] = {
      .field = &Config::transport,
      .help =
          "how the ranks reach each other: shm is the memory of this host, any other name that of "
-         "a plug-in, such as mpi; auto is mpi for ranks that mpirun or srun has started, else "
-         "shm"},
+         "a plug-in, such as tcp or mpi; auto is tcp for coveyrun's ranks on several hosts, "
+         "mpi for those of mpirun and srun, else shm"},
+    {.name = "host_memory",
+     .unit = "auto|never",
+     .type = Type::kChoice,
+     .field = &Config::host_memory,
+     .help = "whether ranks of a network share the memory of their host; never: if one of them "
+             "says so, those of its host do not"},
     {.name = "plugin_path",
      .unit = "folders",
      .type = Type::kText,
@@ -95,8 +116,10 @@ constexpr Knob kKnobs[] = {
      .field = &Config::lease,
      .minimum = 10 * kMillisecond,
      .maximum = 86400 * kSecond,
-     .help = "how long the rendezvous may hear nothing of a launcher before it counts as dead (a "
-             "broken connection is seen at once); that of the launcher which serves counts"},
+     .help =
+         "how long the rendezvous may hear nothing of a launcher, or coveyrun of another host and "
+         "back, before that counts as dead (a broken connection is seen at once); of several "
+         "launchers that of the one which serves counts"},
     {.name = "stall_warning",
      .unit = "s",
      .type = Type::kTime,

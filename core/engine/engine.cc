@@ -230,7 +230,7 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
   transport_->SetParked(Sleeper::kNobody);
   Waiter waiter({.spin = options_.oversubscribed ? 0 : options_.spin,
                  .yields = options_.yields,
-                 .yield = transport_->PollsNetwork() ? options_.network_yield : 0});
+                 .yield = transport_->SharesWithAll() ? 0 : options_.network_yield});
   while (!stop_.load(std::memory_order_relaxed)) {
     bool moved = false;
     Look(&moved);

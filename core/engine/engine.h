@@ -34,11 +34,12 @@ class Engine {
   struct Options {
     Time spin = 20 * kMicrosecond;  // by a waiter, before it yields
     int yields = 16;                // then before it parks
-    // Where nothing wakes a sleeper that waits for the network. A waiter yields for at least so
-    // long: what it sleeps is lost. MPI's waiters do not sleep at all.
+    // Over a network a waiter yields for at least so long: waking it takes longer than a message.
+    // MPI's waiters do not sleep at all.
     Time network_yield = 2 * kMillisecond;
-    // And a sleeper looks by itself so soon; the engine thread twice as late after each look that
-    // has found nothing, up to 16 times: each takes a core from a waiter, which looks itself.
+    // Where nothing wakes a sleeper that waits for the network, it looks by itself so soon; the
+    // engine thread twice as late after each look that has found nothing, up to 16 times: each look
+    // takes a core from a waiter, which looks itself.
     Time network_look = 100 * kMicrosecond;
     Time recheck = kSecond;       // a sleeping thread looks by itself after so long at the latest
     bool oversubscribed = false;  // more ranks than cores: no spinning at all

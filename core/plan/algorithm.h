@@ -14,10 +14,13 @@
 
 namespace covey {
 
-// How a reduction combines the ranks' contributions: always in rank order and on every rank alike.
+// How a reduction combines the ranks' contributions: on every rank alike.
 enum class Association : uint8_t {
-  kInTurn,  // one after the other (kernels-K1): the same bits as every other such algorithm
-  kTree,    // in another grouping: floating-point sums differ from those in turn in their last bits
+  kInTurn,  // in rank order, one after the other (kernels-K1): the same bits as every other such
+            // algorithm
+  kTree,    // in rank order, in another grouping: floating-point sums differ in their last bits
+  kByHost,  // those of each host in turn, then the hosts' sums in turn: the bits depend on how the
+            // ranks lie on hosts, and on nothing else
 };
 
 struct SelectorSettings {
@@ -36,6 +39,7 @@ struct Preference {
   int priority = kByNameOnly;  // distinct among the algorithms of a kind that it may take
   int32_t min_size = 1;        // members
   bool arena = false;          // only when all members' tensors lie in the arena
+  bool hosts = false;          // only where some members share a host and others do not
   bool readable = false;       // only when members may read each other's private memory
   bool segmented = false;      // only when a member's input takes more than one landing slot
   uint64_t SelectorSettings::*above = nullptr;  // only above this many bytes; null = any

@@ -85,7 +85,7 @@ std::string Machine::Begin(int32_t me) {
   }
   for (const Step& push : schedules_[static_cast<size_t>(me)].begin_pushes)
     if (std::string wrong = Push(me, push); !wrong.empty()) return wrong;
-  GiveSignal(me, 1);
+  GiveSignal(me, 1, true);
   return {};
 }
 
@@ -103,7 +103,8 @@ std::string Machine::BeginNext(int32_t me) {
   const HeldBytes garbage = {{0, problem_.slot_bytes, {}}};
   Access user = m.slots[slot % kSlots].Write(0, problem_.slot_bytes, me, m.epochs, garbage);
   for (int32_t j = 0; problem_.mirrored && user.rank < 0 && j < problem_.size; ++j)
-    if (j != me) user = MirrorOf(j, me, slot)->Write(0, problem_.slot_bytes, me, m.epochs, garbage);
+    if (ReadsMirror(problem_, j, me))
+      user = MirrorOf(j, me, slot)->Write(0, problem_.slot_bytes, me, m.epochs, garbage);
   if (user.rank < 0) return {};
   return "the first segment of the next exchange overwrites landing[" + std::to_string(me) + "]." +
          Number(slot) + ", which " + RankText(user.rank) + " may still use (S3)";
@@ -111,8 +112,10 @@ std::string Machine::BeginNext(int32_t me) {
 
 bool Machine::Learn(int32_t me, int32_t peer, uint32_t tick) {
   const std::vector<Signal>& signals = Of(peer).signals;
-  const auto first = std::lower_bound(signals.begin(), signals.end(), tick,
-                                      [](const Signal& s, uint32_t t) { return s.tick < t; });
+  const bool far = ReadsMirror(problem_, me, peer);
+  const auto first = std::find_if(signals.begin(), signals.end(), [&](const Signal& s) {
+    return s.tick >= tick && (s.tick == 1 || (Reaches(peer, me) && (s.leaves_host || !far)));
+  });
   if (first == signals.end()) return false;
   Epochs& epochs = Of(me).epochs;
   for (size_t j = 0; j < epochs.size(); ++j) epochs[j] = std::max(epochs[j], first->epochs[j]);
@@ -126,9 +129,15 @@ bool Machine::Await(int32_t me, const Step& step) {
   return true;
 }
 
-void Machine::GiveSignal(int32_t me, uint32_t tick) {
+// Of begins all members learn.
+bool Machine::Reaches(int32_t from, int32_t to) const {
+  const std::vector<int16_t>& reach = schedules_[static_cast<size_t>(from)].reach;
+  return from == to || reach.empty() || std::find(reach.begin(), reach.end(), to) != reach.end();
+}
+
+void Machine::GiveSignal(int32_t me, uint32_t tick, bool leaves_host) {
   Member& m = Of(me);
-  m.signals.push_back({tick, m.epochs});
+  m.signals.push_back({tick, leaves_host, m.epochs});
   ++m.epochs[static_cast<size_t>(me)];
 }
 
@@ -174,8 +183,9 @@ std::string Machine::Find(int32_t me, const Buffer& b, uint64_t length, Region**
   if (b.place == Place::kLanding && b.slot >= slots)
     return ToString(b) + " is beyond the " + Number(slots) + " landing slots of the schedule (S5)";
   Member& m = Of(b.index);
-  const bool mirrored = problem_.mirrored && b.index != me;
-  if (mirrored && b.place != Place::kLanding) return "uses memory of a rank that shares none";
+  const bool mirrored = ReadsMirror(problem_, me, b.index);
+  if (problem_.mirrored && b.index != me && b.place != Place::kLanding)
+    return "uses memory of a rank that shares none";
   *region = b.place == Place::kInput    ? m.input
             : b.place == Place::kOutput ? m.output
             : mirrored                  ? MirrorOf(me, b.index, b.slot)
@@ -194,7 +204,7 @@ std::string Machine::Load(int32_t me, const Buffer& b, uint64_t length, HeldByte
   for (const Held& h : *held)
     if (h.content.symbol == kNothing)
       return "reads " + ToString(b) + ", of which byte " + Number(h.at) + " is not " +
-             (problem_.mirrored && b.index != me ? "pushed" : "written") + " by then";
+             (ReadsMirror(problem_, me, b.index) ? "pushed" : "written") + " by then";
   return {};
 }
 

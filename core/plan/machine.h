@@ -10,8 +10,9 @@
 // this exchange's last. Everything else of the next exchange comes after all ranks have ended this
 // one (plan-S1), so two exchanges in succession need no second run.
 //
-// Where memory is mirrored (Problem::mirrored) a rank reads its mirrors of peers' landing slots,
-// which hold what was pushed to it, and may use that once it knows of the signal it goes with.
+// Where memory is mirrored (Problem::mirrored) a rank reads its mirrors of the landing slots of
+// peers on other hosts, which hold what was pushed to it, and may use that once it knows of the
+// signal it goes with. It learns only of signals that reach it.
 //
 // Not thread-safe.
 #ifndef COVEY_CORE_PLAN_MACHINE_H_
@@ -49,6 +50,7 @@ class Machine {
  private:
   struct Signal {
     uint32_t tick;
+    bool leaves_host;
     Epochs epochs;
   };
   struct Member {
@@ -81,6 +83,7 @@ class Machine {
   std::string ReduceFetched(int32_t me, const Step& step);
   std::string Mix(int32_t me, const Step& step);
   std::string Sum(int32_t me, const Step& step);
+  std::string SumHost(int32_t me, const Step& step);
   std::string Encode(int32_t me, const Buffer& slot, uint64_t begin, uint64_t length);
   std::string ReduceCoded(int32_t me, const Step& step);
   std::string MixCoded(int32_t me, const Step& step);
@@ -97,7 +100,8 @@ class Machine {
   bool SharesMemory() const { return schedules_[0].shares_memory; }  // equal on all ranks
 
   bool Await(int32_t me, const Step& step);
-  void GiveSignal(int32_t me, uint32_t tick);
+  void GiveSignal(int32_t me, uint32_t tick, bool leaves_host);
+  bool Reaches(int32_t from, int32_t to) const;
   bool Learn(int32_t me, int32_t peer, uint32_t tick);  // false: not signalled yet
   void Finish(HeldBytes* sum);
   Status Stuck() const;

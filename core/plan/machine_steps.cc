@@ -28,7 +28,7 @@ std::string Machine::Perform(int32_t me, const Step& step) {
     case StepKind::kPush:
       return Push(me, step);
     case StepKind::kSignal:
-      GiveSignal(me, step.tick);
+      GiveSignal(me, step.tick, step.peer != kOwnHost);
       return {};
     case StepKind::kCopy:
     case StepKind::kFetch:
@@ -47,6 +47,10 @@ std::string Machine::Perform(int32_t me, const Step& step) {
     case StepKind::kCombineSums: {
       const std::string wrong = CheckElements(step);
       return wrong.empty() ? Sum(me, step) : wrong;
+    }
+    case StepKind::kSumHost: {
+      const std::string wrong = CheckElements(step);
+      return wrong.empty() ? SumHost(me, step) : wrong;
     }
     case StepKind::kEncode:
     case StepKind::kReduceCoded:
@@ -74,7 +78,7 @@ std::string Machine::Push(int32_t me, const Step& step) {
   const Epochs& epochs = Of(me).epochs;
   own->Read(step.src.offset, step.length_bytes, me, epochs, &held);
   for (int32_t j = 0; j < problem_.size; ++j) {
-    if (j == me || (step.peer != kEveryRank && step.peer != j)) continue;
+    if (!ReadsMirror(problem_, j, me) || (step.peer != kEveryRank && step.peer != j)) continue;
     const Access user =
         MirrorOf(j, me, step.src.slot)->Write(step.src.offset, step.length_bytes, me, epochs, held);
     if (user.rank >= 0)
@@ -271,6 +275,23 @@ std::string Machine::Sum(int32_t me, const Step& step) {
   if (step.dst.place != Place::kOutput || step.dst.index != me) return "writes to no own output";
   Finish(&sum);
   return Store(me, step.dst, length, sum);
+}
+
+std::string Machine::SumHost(int32_t me, const Step& step) {
+  if (step.src.place != Place::kLanding || step.dst.place != Place::kLanding)
+    return "sums up what is in no landing slot";
+  std::vector<HeldBytes> operands;
+  for (const int16_t j : schedules_[static_cast<size_t>(me)].host) {
+    Buffer src = step.src;
+    src.index = j;
+    if (j == me) src = OwnInput(me, step.input_offset);
+    if (ReadsMirror(problem_, me, j)) return "sums up what lies on another host";
+    std::string wrong = LoadInput(me, src, step.length_bytes, &operands.emplace_back());
+    if (!wrong.empty()) return wrong;
+  }
+  HeldBytes sum;
+  if (std::string wrong = Combine(operands, step.length_bytes, &sum); !wrong.empty()) return wrong;
+  return StorePartial(me, step.dst, step.length_bytes, std::move(sum));
 }
 
 }  // namespace covey

@@ -35,7 +35,7 @@ uint64_t BytesWritten(const Problem& p, const Step& step) {
   if (step.kind == StepKind::kEncode) return TravellingBytes(p.form, step.length_bytes);
   return LandedBytes(p, step,
                      step.kind == StepKind::kBeginSum || step.kind == StepKind::kAddToSum ||
-                         step.kind == StepKind::kCombineSums);
+                         step.kind == StepKind::kCombineSums || step.kind == StepKind::kSumHost);
 }
 uint64_t BytesRead(const Problem& p, const Step& step) {
   if (step.kind == StepKind::kReduceCoded || step.kind == StepKind::kMixCoded)
@@ -120,11 +120,13 @@ void TraceReads(const Problem& p, const History& mine, int16_t peer, const Sched
 
 void AppendPushes(const Problem& p, const std::map<Range, std::vector<int16_t>>& ranges,
                   std::vector<Step>* steps) {
+  int64_t mirrors = 0;
+  for (int32_t r = 0; r < p.size; ++r) mirrors += ReadsMirror(p, r, p.me) ? 1 : 0;
   for (const auto& [range, peers] : ranges) {
     const Step push{.kind = StepKind::kPush,
                     .src = {Place::kLanding, static_cast<int16_t>(p.me), range.slot, range.begin},
                     .length_bytes = range.end - range.begin};
-    const bool everybody = static_cast<int32_t>(peers.size()) == p.size - 1;
+    const bool everybody = static_cast<int64_t>(peers.size()) == mirrors;
     for (size_t i = 0; i < (everybody ? 1 : peers.size()); ++i) {
       steps->push_back(push);
       steps->back().peer = everybody ? kEveryRank : peers[i];
@@ -139,7 +141,7 @@ Schedule WithPushes(const Problem& p, std::span<const Schedule> schedules) {
   const History mine = HistoryOf(p, p.me, own);
   Pushes pushes;
   for (int32_t r = 0; r < p.size; ++r)
-    if (r != p.me)
+    if (ReadsMirror(p, r, p.me))
       TraceReads(p, mine, static_cast<int16_t>(r), schedules[static_cast<size_t>(r)], &pushes);
   Schedule result = own;
   result.steps.clear();

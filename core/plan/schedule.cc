@@ -37,6 +37,8 @@ std::string ToString(const Step& s) {
     case StepKind::kCombineSums:
       return "combine sums " + ToString(s.dst) + " <- " + ToString(s.src) + " + " +
              ToString(s.also) + bytes;
+    case StepKind::kSumHost:
+      return "sum host " + ToString(s.dst) + " <- " + ToString(s.src) + ", input" + at + bytes;
     case StepKind::kEncode:
       return "encode " + ToString(s.dst) + " <- input" + at + bytes;
     case StepKind::kReduceCoded:
@@ -48,7 +50,7 @@ std::string ToString(const Step& s) {
     case StepKind::kPush:
       return "push " + ToString(s.src) + " to " + peer + bytes;
     case StepKind::kSignal:
-      return "signal " + std::to_string(s.tick);
+      return "signal " + std::to_string(s.tick) + (s.peer == kOwnHost ? " to the host" : "");
     case StepKind::kWait:
       return "wait " + peer + " >= " + std::to_string(s.tick);
   }

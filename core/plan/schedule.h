@@ -39,7 +39,8 @@ namespace covey {
 enum class Place : uint8_t { kInput, kOutput, kLanding };
 
 inline constexpr int16_t kEveryRank =
-    -1;  // as Buffer::index: one buffer per member, in group order
+    -1;                                  // as Buffer::index: one buffer per member, in group order
+inline constexpr int16_t kOwnHost = -2;  // as Step::peer of kSignal
 
 struct Buffer {
   Place place = Place::kInput;
@@ -62,6 +63,9 @@ enum class StepKind : uint8_t {
   kAddToSum,     // dst = src op pre * own input; dst and src in the accumulator type
   kFinishSum,    // dst = post * src; src in the accumulator type
   kCombineSums,  // dst = src op also; all in the accumulator type; dst may be one of them
+  kSumHost,      // dst, in the own landing slots and in the accumulator type, = op over the members
+                 // of the own host (Schedule::host) of pre * contribution, in group order: the own
+                 // input from input_offset on, the others' bytes in src, in landing slots
   kEncode,       // dst, in the own landing slots, = the own input from input_offset on, encoded
   kReduceCoded,  // as kReduce, of what kEncode made of the same bytes in src on every rank
   kMix,  // own output + dst.offset = the sum, in rank order, of weight * contribution over those
@@ -72,7 +76,8 @@ enum class StepKind : uint8_t {
               // peers the own row names; src as of kMix
   kPush,      // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
               // kSignal; only where memory is mirrored
-  kSignal,    // own tick = `tick`
+  kSignal,    // own tick = `tick`; tells the members that Schedule::reach names, or of them those
+              // of the own host alone (peer kOwnHost): the others learn of it with a later signal
   kWait,      // until the tick of `peer` (kEveryRank: of all) >= `tick`
 };
 
@@ -99,7 +104,9 @@ struct Schedule {
   // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends
   // before all have stopped.
   bool shares_memory = false;
-  bool reads_begin = true;  // some step needs the first segments in the landing slots
+  bool reads_begin = true;     // some step needs the first segments in the landing slots
+  std::vector<int16_t> host;   // members of the own host, the own one too, in group order
+  std::vector<int16_t> reach;  // members that wait for ticks of this rank; empty: every one does
 };
 
 // Common knowledge once all members have begun: everything a schedule may depend on.
@@ -113,7 +120,10 @@ struct Problem {
               // (reducescatter: the inputs)
   bool all_readable = false;  // every member may read every other's private input and output
   bool by_ipc = false;    // all messages lie in memory of devices that all open, which reduce them
-  bool mirrored = false;  // members hold mirrors of each other's landing slots
+  bool mirrored = false;  // members of different hosts hold mirrors of each other's landing slots
+  // By group index, where memory is mirrored: the host, numbered from 0 in the order of their first
+  // members. Members of one host read each other's landing slots. Empty: each is a host of its own.
+  std::vector<int32_t> hosts;
   // By group index: the members whose first segment is not in its landing slot at tick 1, because
   // the input lies in the arena, where most likely all do; empty: none.
   std::vector<bool> unstaged;
@@ -148,6 +158,13 @@ inline uint64_t TravellingBytes(const EncodedLayout& form, uint64_t length_bytes
 
 inline bool IsUnstaged(const Problem& p, int32_t rank) {
   return !p.unstaged.empty() && p.unstaged[static_cast<size_t>(rank)];
+}
+
+// Whether `reader` reads a mirror of the landing slots of `owner`.
+inline bool ReadsMirror(const Problem& p, int32_t reader, int32_t owner) {
+  if (!p.mirrored || reader == owner) return false;
+  return p.hosts.empty() ||
+         p.hosts[static_cast<size_t>(reader)] != p.hosts[static_cast<size_t>(owner)];
 }
 
 // Bytes of what `rank` (a group index) hands in and gets.

@@ -17,6 +17,7 @@ uint64_t LongestInput(const Problem& p) {
 bool Holds(const Preference& prefer, const SelectorSettings& settings, const Problem& problem) {
   if (prefer.priority == Preference::kByNameOnly || problem.size < prefer.min_size) return false;
   if (prefer.arena && !problem.all_arena) return false;
+  if (prefer.hosts && problem.hosts.empty()) return false;
   if (prefer.readable && !problem.all_readable) return false;
   if (prefer.segmented && LongestInput(problem) <= problem.slot_bytes) return false;
   return prefer.above == nullptr || problem.length_bytes > settings.*prefer.above;

@@ -67,22 +67,26 @@ Status CheckTicks(std::span<const Schedule> schedules) {
       if (ticks && step.tick > s.ticks)
         return Status::Internal(where + "beyond the " + std::to_string(s.ticks) +
                                 " ticks of the schedule (S5)");
-      const bool somebody =
-          step.peer == kEveryRank || (step.peer >= 0 && size_t(step.peer) < schedules.size());
+      const bool somebody = step.peer == kEveryRank ||
+                            (step.kind == StepKind::kSignal && step.peer == kOwnHost) ||
+                            (step.peer >= 0 && size_t(step.peer) < schedules.size());
       if (!somebody) return Status::Internal(where + "no such rank");
     }
   }
   return Status::Ok();
 }
 
-std::string CheckContributions(const std::vector<int32_t>& ranks, int32_t size) {
+std::string CheckContributions(const std::vector<int32_t>& ranks, int32_t size,
+                               Association association) {
   for (int32_t j = 0; j < size; ++j) {
     const auto count = std::count(ranks.begin(), ranks.end(), j);
     if (count == 0) return "lacks the contribution of " + RankText(j);
     if (count > 1)
       return "counts the contribution of " + RankText(j) + " " + std::to_string(count) + " times";
   }
-  return std::is_sorted(ranks.begin(), ranks.end()) ? "" : "is not combined in rank order";
+  const bool in_order =
+      association == Association::kByHost || std::is_sorted(ranks.begin(), ranks.end());
+  return in_order ? "" : "is not combined in rank order";
 }
 
 class Judge {
@@ -137,7 +141,8 @@ class Judge {
     }
     if (!symbols.IsFinished(is.symbol)) return "hold " + what + " instead of a result";
     if (Mixes(problem_.kind)) return CompareMix(rank, is.symbol);
-    const std::string wrong = CheckContributions(symbols.RanksIn(is.symbol), problem_.size);
+    const std::string wrong =
+        CheckContributions(symbols.RanksIn(is.symbol), problem_.size, association_);
     if (!wrong.empty()) return what + " " + wrong;
     if (association_ == Association::kInTurn &&
         is.symbol != symbols.SumInTurn(problem_.size, problem_.form.Codes()))

@@ -12,10 +12,10 @@
 //  - where memory is mirrored, data that a rank reads of a peer's landing slots was pushed to it
 //    before a signal it has waited for, and nothing is pushed over what it may still read;
 //  - every byte of every output is what the operation says it is: in a reduction every rank's
-//    contribution once, in rank order, combined alike in every byte on every rank (so all ranks
-//    hold the same bits) and, unless the algorithm says otherwise, one after the other
-//    (kernels-K1); where ranks average with neighbors, the contributions of those a rank takes,
-//    likewise.
+//    contribution once, combined alike in every byte on every rank (so all ranks hold the same
+//    bits), in rank order or host by host, and, unless the algorithm says otherwise, one after the
+//    other (kernels-K1); where ranks average with neighbors, the contributions of those a rank
+//    takes, likewise.
 //
 // Costs steps times ranks, whatever the sizes: bytes are handled in ranges. Pure; used by tests,
 // not in production.

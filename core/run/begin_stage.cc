@@ -42,7 +42,7 @@ void BeginStage::Publish(Exchange* x) {
   // agree-N3: headers take turns: a slower member may still read the one before.
   cell->begin[turn] = {static_cast<uint32_t>(x->occurrence), x->entry};
   const auto offset_of = [&](const Spans& spans) {
-    bool inside = spans.length_bytes() > 0;
+    bool inside = x->shares_memory && spans.length_bytes() > 0;
     spans.ForEachPiece([&](const std::byte* data, size_t length) {
       inside = inside && transport_->OffsetOf(data, length) != Transport::kNoOffset;
     });
@@ -53,7 +53,8 @@ void BeginStage::Publish(Exchange* x) {
                         ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0])
                         : 0;
   const auto address_of = [&](const Spans& spans) {
-    return transport_->CanReadPeers() ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
+    const bool readable = x->shares_memory && transport_->CanReadPeers();
+    return readable ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
   };
   cell->placement[turn] = {
       .input_address = address_of(x->input),
@@ -131,9 +132,24 @@ bool BeginStage::Agree(Exchange* x) {
   return !FindConflict(tables, &conflict);
 }
 
+// By member, as Problem::hosts.
+std::vector<int32_t> BeginStage::HostsOf(const std::vector<Rank>& members) const {
+  std::vector<Rank> known;
+  std::vector<int32_t> hosts;
+  for (const Rank member : members) {
+    const Rank host = transport_->HostOf(member);
+    const auto found = std::find(known.begin(), known.end(), host);
+    hosts.push_back(static_cast<int32_t>(found - known.begin()));
+    if (found == known.end()) known.push_back(host);
+  }
+  if (known.size() == members.size()) hosts.clear();
+  return hosts;
+}
+
 void BeginStage::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !x->shares_memory;
+  if (problem.mirrored) problem.hosts = HostsOf(x->request->group->members);
   for (size_t j = 0; j < x->size(); ++j) {
     if (!IsUnstaged(*x, j)) continue;
     problem.unstaged.resize(x->size());

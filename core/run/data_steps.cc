@@ -125,6 +125,34 @@ void DataSteps::Sum(const Exchange& x, const Step& step) {
                   });
 }
 
+// In pieces that stay in the cache where partial sums are wider than what they sum up.
+void DataSteps::SumHost(const Exchange& x, const Step& step) {
+  const DType dtype = x.reduction.dtype;
+  const size_t elem_bytes = SizeOf(dtype);
+  const size_t widening = SizeOf(AccumulatorOf(dtype)) / elem_bytes;
+  const Reduction partial{dtype, x.reduction.op, x.reduction.prescale};
+  std::byte* sums = InSlot(x, step.dst);
+  const auto sum = [&](const std::byte* own, size_t at, size_t length) {
+    sources_.clear();
+    for (const int16_t j : x.schedule->host) {
+      const auto member = static_cast<size_t>(j);
+      sources_.push_back(member == x.Me() ? own
+                                          : x.Slot(member, step.src.slot) + step.src.offset + at);
+    }
+    if (widening == 1) {
+      std::byte* to = sums + at;
+      return kernels_->reduce(partial, sources_, {&to, 1}, length / elem_bytes, Stores::kCached);
+    }
+    for (size_t done = 0; done < length; done += kMixElems * elem_bytes) {
+      const size_t count = std::min(kMixElems, (length - done) / elem_bytes);
+      for (size_t i = 0; i < sources_.size(); ++i)
+        (i == 0 ? kernels_->begin : kernels_->add)(partial, sources_[i] + done,
+                                                   sums + (at + done) * widening, count);
+    }
+  };
+  x.input.ForEach(step.input_offset, step.length_bytes, sum);
+}
+
 void DataSteps::Reduce(const Exchange& x, const Step& step) {
   if (step.src.place == Place::kInput) return ReduceInArena(x, step);
   const size_t elem_bytes = SizeOf(x.reduction.dtype);

@@ -28,6 +28,7 @@ class DataSteps {
   int Fetch(const Exchange& exchange, const Step& step);           // kFetch: 0 or an errno
   void Mix(const Exchange& exchange, const Step& step);            // kMix
   void Sum(const Exchange& exchange, const Step& step);            // k...Sum, kCombineSums
+  void SumHost(const Exchange& exchange, const Step& step);        // kSumHost
 
  private:
   void ReduceInArena(const Exchange& exchange, const Step& step);

@@ -149,6 +149,17 @@ void Executor::Signal(const Exchange& x, uint32_t tick) {
   transport_->Wake(x.request->group->members);
 }
 
+// kSignal: to those that wait for it.
+void Executor::SignalSome(const Exchange& x, const Step& step) {
+  const std::vector<int16_t>& told = step.peer == kOwnHost ? x.schedule->host : x.schedule->reach;
+  if (told.empty()) return Signal(x, step.tick);
+  told_.clear();
+  for (const int16_t j : told) told_.push_back(x.request->group->members[static_cast<size_t>(j)]);
+  // run-X3: as of Signal. The others see this tick with a later one.
+  transport_->StoreRelease(&x.CellOf(x.Me())->tick, x.channel->ticks + step.tick);
+  transport_->Wake(told_);
+}
+
 // Whether `peer` (kEveryRank: every member) has reached `tick`. On false the exchange may have been
 // aborted.
 bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
@@ -194,7 +205,7 @@ bool Executor::RunStep(Exchange* x, const Step& step) {
       PushStep(*x, step, transport_);
       break;
     case StepKind::kSignal:
-      Signal(*x, step.tick);
+      SignalSome(*x, step);
       break;
     case StepKind::kCopy:
       data_steps_.Copy(*x, step);
@@ -216,6 +227,9 @@ bool Executor::RunStep(Exchange* x, const Step& step) {
     case StepKind::kFinishSum:
     case StepKind::kCombineSums:
       data_steps_.Sum(*x, step);
+      break;
+    case StepKind::kSumHost:
+      data_steps_.SumHost(*x, step);
       break;
     case StepKind::kEncode:
       codec_steps_.Encode(*x, step);

@@ -95,6 +95,7 @@ class Executor {
   bool Fetch(Exchange* exchange, const Step& step);
   bool Passes(Exchange* exchange, DataPath::Answer answer);
   void Signal(const Exchange& exchange, uint32_t tick);
+  void SignalSome(const Exchange& exchange, const Step& step);
   bool Await(Exchange* exchange, uint32_t tick, int peer);
   void End(Exchange* exchange, Outcome outcome, Status why, Time now);
 
@@ -123,6 +124,7 @@ class Executor {
   std::vector<Exchange*> free_;
   std::vector<std::unique_ptr<Exchange>> all_;
   std::vector<PeerLoss> lost_;
+  std::vector<Rank> told_;  // in SignalSome
   Counters counters_;
 };
 

@@ -22,6 +22,7 @@ size_t InputEnd(const Step& step) {
       return step.dst.offset + step.length_bytes;
     case StepKind::kBeginSum:
     case StepKind::kAddToSum:
+    case StepKind::kSumHost:
     case StepKind::kEncode:
     case StepKind::kMix:
     case StepKind::kMixCoded:

@@ -19,6 +19,7 @@ size_t ScheduleCache::Hash::operator()(const Problem& p) const {
                      uint64_t(p.form.block_elems), uint64_t(p.form.elem_bits)})
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
   for (bool unstaged : p.unstaged) h = (h ^ uint64_t{unstaged}) * 0x9e3779b97f4a7c15u;
+  for (int32_t host : p.hosts) h = (h ^ static_cast<uint64_t>(host)) * 0x9e3779b97f4a7c15u;
   for (uint64_t share : p.shares) h = (h ^ share) * 0x9e3779b97f4a7c15u;
   return h;
 }

@@ -17,12 +17,23 @@ extern "C" {
 
 enum { COVEY_LINK_ABI = 2 };
 
+/* How this rank was told to join. */
+typedef struct covey_link_options {
+  int32_t rank; /* -1: the network knows */
+  int32_t size;
+  /* The book of the job's ranks, their addresses and its key, with a 0 at its end
+   * (core/transport/peer_book.h); null: none was given. */
+  const char* book;
+  int32_t listener; /* a socket that listens at this rank's address of the book; -1: none */
+  int64_t lease_ns; /* a peer that the network cannot reach for so long is lost */
+} covey_link_options;
+
 typedef struct covey_link {
   void* self;
   int32_t rank;
   int32_t size;
-  int32_t local_rank; /* among the ranks of this host; -1 = unknown */
-  int32_t local_size;
+  /* By rank, the lowest rank of its host; lives as long as the link. Null: unknown. */
+  const int32_t* hosts;
   int32_t any_thread;
   /* For poll(2): readable when there is something to do; -1 = there is none, the caller looks. */
   int32_t descriptor;
@@ -43,8 +54,9 @@ typedef struct covey_link {
 } covey_link;
 
 /* Joins; fills *link. 0, or 1 with one sentence in `error`. `abi`: the COVEY_LINK_ABI of the
- * caller. */
-typedef int covey_open_link_function(uint32_t abi, covey_link* link, char* error, size_t capacity);
+ * caller. `options` live as long as the call; the listener stays the caller's. */
+typedef int covey_open_link_function(uint32_t abi, const covey_link_options* options,
+                                     covey_link* link, char* error, size_t capacity);
 
 #ifdef __cplusplus
 }

@@ -29,9 +29,8 @@ class Link {
 
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
-  // Among the ranks of this host; -1 = unknown.
-  virtual int local_rank() const { return -1; }
-  virtual int local_size() const { return -1; }
+  // The lowest rank of the host of `r`; kNoRank: unknown.
+  virtual Rank HostOf(Rank /*r*/) const { return kNoRank; }
   // False: no room now; the same message again after some Receive calls. `message` is copied.
   virtual bool Send(Rank to, std::span<const std::byte> message) = 0;
   // Whether the network has puts. False: Land, Put and Drop are not called.

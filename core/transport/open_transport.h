@@ -1,11 +1,12 @@
-// Joins a job by the name of a transport: one that is linked in, one of a plug-in, or a network's
-// link under a Mirrored.
+// Joins a job by the name of a transport: one that is linked in, one of a plug-in, or what a
+// network's link and the memory of this host make together.
 #ifndef COVEY_CORE_TRANSPORT_OPEN_TRANSPORT_H_
 #define COVEY_CORE_TRANSPORT_OPEN_TRANSPORT_H_
 
 #include <memory>
 #include <string_view>
 
+#include "core/transport/far_peers.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -13,6 +14,12 @@ namespace covey {
 // `options.rank` and `size` are ignored by networks, which know them.
 Status OpenTransport(std::string_view name, std::string_view plugin_path,
                      const TransportOptions& options, std::unique_ptr<Transport>* transport);
+
+// Over a link: the ranks of a host share its memory where they can (core/transport/composite.h),
+// and are one job of it when there is no other host; else each is a host of its own
+// (core/transport/mirrored.h).
+Status OpenOverLink(const TransportOptions& options, const FarPeers::Options& of_peers,
+                    std::unique_ptr<Link> link, std::unique_ptr<Transport>* transport);
 
 }  // namespace covey
 #endif  // COVEY_CORE_TRANSPORT_OPEN_TRANSPORT_H_

@@ -27,6 +27,7 @@ constexpr Known kKnown[] = {
     {"ucx", "the UCX library of the machine", kSharedMemory},
     {"grpc", "the gRPC library of the machine (covey build grpc makes it)",
      "start all ranks with one coveyrun"},
+    {"tcp", "", kSharedMemory},                   // in the wheel
     {"cuda", "", "move the tensors to the CPU"},  // in the wheel
 };
 

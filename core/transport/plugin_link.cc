@@ -3,10 +3,10 @@
 namespace covey {
 
 Status PluginLink::Open(std::string_view name, covey_open_link_function* open,
-                        std::unique_ptr<PluginLink>* link) {
+                        const covey_link_options& options, std::unique_ptr<PluginLink>* link) {
   covey_link opened = {};
   char error[512] = "it does not say why";
-  if (open(COVEY_LINK_ABI, &opened, error, sizeof(error)) != 0)
+  if (open(COVEY_LINK_ABI, &options, &opened, error, sizeof(error)) != 0)
     return Status::Unsupported("transport " + std::string(name) + ": " + error);
   link->reset(new PluginLink(opened));
   return Status::Ok();

@@ -14,13 +14,14 @@ namespace covey {
 class PluginLink final : public Link {
  public:
   static Status Open(std::string_view name, covey_open_link_function* open,
-                     std::unique_ptr<PluginLink>* link);
+                     const covey_link_options& options, std::unique_ptr<PluginLink>* link);
   ~PluginLink() override { link_.close(link_.self); }
 
   Rank rank() const override { return Rank{link_.rank}; }
   int size() const override { return link_.size; }
-  int local_rank() const override { return link_.local_rank; }
-  int local_size() const override { return link_.local_size; }
+  Rank HostOf(Rank r) const override {
+    return link_.hosts == nullptr ? kNoRank : Rank{link_.hosts[ToInt(r)]};
+  }
   bool Send(Rank to, std::span<const std::byte> message) override;
   bool Receive(Rank* from, std::span<const std::byte>* message) override;
   bool Puts() const override { return link_.put != nullptr; }

@@ -24,6 +24,8 @@ class SharedRegions {
 
   // Whether the region of `peer` is one memory with its mapping here. False: a mirror.
   virtual bool Shares(Rank peer) const = 0;
+  // The lowest rank of those whose regions are one memory with that of `r`; equal on all ranks.
+  virtual Rank HostOf(Rank /*r*/) const { return Rank{0}; }
   // The same for all of `peers`, and for all ranks of the job.
   bool SharesWith(std::span<const Rank> peers) const {
     for (Rank peer : peers)

@@ -9,7 +9,8 @@ COVEY_RENDEZVOUS   rank 0 serves there over the control plane (the plug-in grpc,
                    other's deaths in it.
 torchrun's store   without that variable. The agent of torchrun serves it before any rank runs, so
                    nothing has to be configured, and neither a plug-in nor a secret is needed: what
-                   torchrun's users trust already is not made less safe.
+                   torchrun's users trust already is not made less safe. Ranks on several hosts
+                   find each other by it too (store_book.py).
 MASTER_ADDR,       where nothing but RANK and WORLD_SIZE says that this is one rank of several, as
 MASTER_PORT        for env:// of torch.distributed, which may share the store that rank 0 serves
                    there. Without an address such ranks are refused: each would be a job of its own.
@@ -26,12 +27,13 @@ import time
 from datetime import timedelta
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from covey import _native
+from covey import _native, store_book
 from covey.errors import CoveyError, InvalidArgument, Timeout, Unsupported, shown
 from covey.notice import tell
 from covey.state import state
 
 _KEY = "covey/memory"
+_PLAN = "covey/plan"
 _MOST_PORTS = 65535
 _MOST_CHARACTERS = 1000  # Of what one rank tells the others.
 _FAREWELL_S = 5.0  # So long rank 0 waits for the ranks it has told that there will be no job.
@@ -45,10 +47,11 @@ _PLACES = (
 _OF_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 _OF_COVEYRUN = {
     *("COVEY_RANK", "COVEY_SIZE", "COVEY_LOCAL_RANK", "COVEY_LOCAL_SIZE", "COVEY_SHM_FD"),
+    *("COVEY_BOOK_FD", "COVEY_LISTEN_FD"),
 }
 _SEVERAL_HOSTS = (
-    "{} on several hosts ({}): shared memory joins those of one host; use mpirun and "
-    "`covey build mpi` across hosts"
+    "{} on several hosts ({}): here memory joins those of one host; start them with coveyrun -H or "
+    "torchrun, or with mpirun after `covey build mpi`"
 )
 
 
@@ -190,8 +193,6 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
             f"{told} do not say where they meet; start them "
             f"with coveyrun -np {size} or torchrun, set both, or unset WORLD_SIZE for a job of one"
         )
-    if rank == 0:
-        _check_one_host(size)
     try:
         from torch.distributed import PrefixStore, TCPStore
     except ImportError as error:
@@ -200,13 +201,12 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
             f"PyTorch, which is not here ({error}); start them with coveyrun -np {size}"
         ) from error
     timeout_s = start_timeout_s()
-    refusal = _why_not_one_host(size)
     try:
         state.store = TCPStore(
             address,
             int(port),
             is_master=rank == 0,
-            timeout=timedelta(seconds=min(timeout_s, _FAREWELL_S) if refusal else timeout_s),
+            timeout=timedelta(seconds=timeout_s),
             wait_for_workers=False,
             multi_tenant=True,
         )
@@ -214,8 +214,6 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
     except CoveyError:
         raise
     except RuntimeError as error:
-        if refusal:  # Then rank 0 has heard of it, or is not there.
-            raise Unsupported(refusal) from None
         where = f"{address}:{port} (MASTER_ADDR, MASTER_PORT)"
         why = str(error).splitlines()[0]
         if rank == 0:
@@ -226,22 +224,26 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
         ) from error
 
 
-def _why_not_one_host(size: int) -> str:
-    """Empty: nothing says that the ranks are on several hosts."""
+def _on_host() -> Optional[int]:
+    """The number of ranks on this host, as the launcher has told; None: it has not."""
     if "COVEY_SHM_FD" in os.environ and _OF_TORCHRUN not in os.environ:
-        return ""  # LOCAL_WORLD_SIZE is of coveyrun, within whose rank these were started.
-    on_host = _number(os.environ.get("LOCAL_WORLD_SIZE", str(size)))
-    if on_host == size:
-        return ""
-    if on_host < 0:
-        told = shown(os.environ["LOCAL_WORLD_SIZE"], kept="")
-        return f"LOCAL_WORLD_SIZE={told} is no number of ranks"
-    return _SEVERAL_HOSTS.format(f"{size} ranks", f"{on_host} on this one")
+        return None  # LOCAL_WORLD_SIZE is of coveyrun, within whose rank these were started.
+    told = os.environ.get("LOCAL_WORLD_SIZE")
+    if told is None:
+        return None
+    if _number(told) < 0:
+        raise Unsupported(f"LOCAL_WORLD_SIZE={shown(told, kept='')} is no number of ranks")
+    return _number(told)
 
 
-def _check_one_host(size: int) -> None:
-    if why := _why_not_one_host(size):
-        raise Unsupported(why)
+def _plan(store: Any, rank: int, size: int) -> str:
+    """Rank 0 says whether the ranks are on one host for certain, or have to look."""
+    on_host = _on_host()
+    if rank != 0:
+        return "several" if store.get(_PLAN) == b"several" else "one"
+    plan = "one" if on_host == size else "several"
+    store.set(_PLAN, plan)
+    return plan
 
 
 def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
@@ -250,13 +252,18 @@ def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
     The first rendezvous counts: a process stays in its job.
 
     Raises:
-        Unsupported: (a ValueError) ranks of several hosts.
+        Unsupported: (a ValueError) a rank cannot take part.
+        Timeout: a rank did not come in time.
         InvalidArgument: (a ValueError) what the store says is not the memory of a job of this user.
     """
     if state.rendezvous_settings is not None:
         return state.rendezvous_settings
+    if _plan(store, rank, size) == "several":
+        over_network = store_book.meet(store, rank, size, os.environ)
+        if over_network is not None:
+            state.rendezvous_settings = over_network
+            return over_network
     try:
-        _check_one_host(size)
         descriptor = _memory(store, rank, size)
     except Exception as error:
         if rank != 0:
@@ -353,7 +360,10 @@ def _on_this_host(rank: int, size: int, shm_fd: int) -> Dict[str, object]:
         "local_rank": rank,
         "local_size": size,
         "shm_fd": shm_fd,
-        "summary_fd": -1,  # Not the table of a job that this one was started in.
+        # Not what belongs to a job that this one was started in.
+        "summary_fd": -1,
+        "book_fd": -1,
+        "listen_fd": -1,
     }
 
 

@@ -89,13 +89,15 @@ class Member {
   covey_error error_ = COVEY_INIT(covey_error);
 };
 
-class CollectivesTest : public testing::TestWithParam<int> {
+class CollectivesTest : public testing::TestWithParam<Place> {
  protected:
   void OnMembers(const char* settings, const std::function<void(Member*)>& body) {
     std::vector<int32_t> members;
-    for (int32_t r = 1; r < GetParam(); ++r)
-      if (r != 2 || GetParam() < 5) members.push_back(r);
-    RunRanks(GetParam(), settings, [&](int rank, covey_runtime*& runtime) {
+    const Place& place = GetParam();
+    for (int32_t r = 1; r < place.size; ++r)
+      if (r != 2 || place.size < 5) members.push_back(r);
+    const std::string all = std::string(place.settings) + "\n" + settings;
+    RunRanks({place.size, all.c_str(), place.per_host}, [&](int rank, covey_runtime*& runtime) {
       if (std::find(members.begin(), members.end(), rank) == members.end()) return;
       Member member(runtime, rank, members);
       body(&member);
@@ -330,8 +332,13 @@ TEST_P(CollectivesTest, AveragesOfIntegersWrap) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest, testing::Values(2, 3, 4, 6),
-                         [](const auto& info) { return "np" + std::to_string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,
+                         testing::Values(Place{2, ""}, Place{3, ""}, Place{4, ""}, Place{6, ""}));
+// Of the group one member and three, one and two, three times one; all of one host.
+INSTANTIATE_TEST_SUITE_P(OverNetwork, CollectivesTest,
+                         testing::Values(Place{6, kOverNetwork, 3}, Place{4, kOverNetwork, 2},
+                                         Place{5, kOverNetwork, 2}, Place{4, kOverNetwork, 4},
+                                         Place{4, kOverNetwork}));
 
 }  // namespace
 }  // namespace covey

@@ -87,36 +87,39 @@ class Mix {
 };
 
 TEST(NeighborsTest, PeersMayChangeEachTimeInAnyGroup) {
-  for (const int size : {1, 2, 3, 5}) {
-    for (const char* settings : {"", "segment_bytes=4096"}) {
-      RunRanks(size, settings, [&](int rank, covey_runtime*& runtime) {
-        covey_error error = COVEY_INIT(covey_error);
-        std::vector<int32_t> members;
-        for (int32_t r = 0; r < size; ++r)
-          if (r != 1 || size < 3) members.push_back(r);
-        if (std::find(members.begin(), members.end(), rank) == members.end()) return;
-        covey_group group = 0;
-        const auto n = static_cast<int32_t>(members.size());
-        ASSERT_EQ(covey_group_of(runtime, members.data(), n, &group, &error), COVEY_OK);
-        for (int turn = 0; turn < 6; ++turn) {
-          Mix mix(rank, turn == 3 ? 0 : turn == 5 ? 7 : kElems, group);
-          Rng rng(static_cast<uint64_t>(turn));  // all draw the same
-          std::vector<int32_t> receivers;
-          mix.said.own_weight = 0.25;
-          mix.said.any_sum = 1;
-          for (const int32_t to : members)
-            for (const int32_t from : members) {
-              if (from == to || !rng.Percent(50)) continue;
-              const double weight = static_cast<double>(rng.Below(7)) / 4 - 0.5;
-              if (to == rank) mix.Take(from, weight);
-              if (from == rank && weight != 0) receivers.push_back(to);
-            }
-          if (turn % 2 == 0) mix.SendTo(receivers);
-          ASSERT_EQ(mix.Run(runtime, &error), COVEY_OK) << error.message;
-          mix.Check();
-        }
-      });
-    }
+  constexpr const char* kShort = "segment_bytes=4096\nnetwork_segment_bytes=4096";
+  constexpr const char* kShortOverNetwork =
+      "transport=mpi\nsegment_bytes=4096\nnetwork_segment_bytes=4096";
+  for (const Place& place : {Place{1, ""}, Place{2, kShort}, Place{3, ""}, Place{5, kShort},
+                             Place{5, kOverNetwork, 2}, Place{4, kShortOverNetwork, 2}}) {
+    const int size = place.size;
+    RunRanks(place, [&](int rank, covey_runtime*& runtime) {
+      covey_error error = COVEY_INIT(covey_error);
+      std::vector<int32_t> members;
+      for (int32_t r = 0; r < size; ++r)
+        if (r != 1 || size < 3) members.push_back(r);
+      if (std::find(members.begin(), members.end(), rank) == members.end()) return;
+      covey_group group = 0;
+      const auto n = static_cast<int32_t>(members.size());
+      ASSERT_EQ(covey_group_of(runtime, members.data(), n, &group, &error), COVEY_OK);
+      for (int turn = 0; turn < 6; ++turn) {
+        Mix mix(rank, turn == 3 ? 0 : turn == 5 ? 7 : kElems, group);
+        Rng rng(static_cast<uint64_t>(turn));  // all draw the same
+        std::vector<int32_t> receivers;
+        mix.said.own_weight = 0.25;
+        mix.said.any_sum = 1;
+        for (const int32_t to : members)
+          for (const int32_t from : members) {
+            if (from == to || !rng.Percent(50)) continue;
+            const double weight = static_cast<double>(rng.Below(7)) / 4 - 0.5;
+            if (to == rank) mix.Take(from, weight);
+            if (from == rank && weight != 0) receivers.push_back(to);
+          }
+        if (turn % 2 == 0) mix.SendTo(receivers);
+        ASSERT_EQ(mix.Run(runtime, &error), COVEY_OK) << error.message;
+        mix.Check();
+      }
+    });
   }
 }
 

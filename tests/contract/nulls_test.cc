@@ -10,12 +10,11 @@ namespace {
 class NullsTest : public testing::TestWithParam<Place> {
  protected:
   int size() const { return GetParam().size; }
-  const char* settings() const { return GetParam().settings; }
 };
 
 // Rank 0 has nothing to give at step 1, nobody at step 2: the mean is that of the others, or none.
 TEST_P(NullsTest, HaveComeAndAreNoContribution) {
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=all", COVEY_AVERAGE);
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     int64_t step = 1;
@@ -54,7 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, NullsTest,
                          testing::Values(Place{1, ""}, Place{2, ""}, Place{3, ""}, Place{4, ""}));
 INSTANTIATE_TEST_SUITE_P(OverNetwork, NullsTest,
                          testing::Values(Place{1, kOverNetwork}, Place{2, kOverNetwork},
-                                         Place{3, kOverNetwork}, Place{4, kOverNetwork}));
+                                         Place{3, kOverNetwork}, Place{4, kOverNetwork},
+                                         Place{4, kOverNetwork, 2}));
 
 }  // namespace
 }  // namespace covey

@@ -17,7 +17,7 @@ class RoundsAheadTest : public testing::TestWithParam<Place> {};
 TEST_P(RoundsAheadTest, GoesOnAfterFinish) {
   const int size = GetParam().size;
   std::barrier meeting(size);
-  RunRanks(size, GetParam().settings, [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size, runtime, "eager:admit=solo,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     for (int epoch = 1; epoch <= 3; ++epoch) {
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(OnAHost, RoundsAheadTest,
                          testing::Values(Place{1, ""}, Place{2, ""}, Place{3, ""}));
 INSTANTIATE_TEST_SUITE_P(OverNetwork, RoundsAheadTest,
                          testing::Values(Place{1, kOverNetwork}, Place{2, kOverNetwork},
-                                         Place{3, kOverNetwork}));
+                                         Place{3, kOverNetwork}, Place{4, kOverNetwork, 2}));
 
 }  // namespace
 }  // namespace covey

@@ -22,13 +22,12 @@ constexpr uint64_t kSeed = 20261121;
 class RoundsTest : public testing::TestWithParam<Place> {
  protected:
   int size() const { return GetParam().size; }
-  const char* settings() const { return GetParam().settings; }
 };
 
 // Everybody waits for everybody: versions are steps, and all steps are fresh.
 TEST_P(RoundsTest, WithAllItIsAnAllreduce) {
   constexpr int64_t kSteps = 10;
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=all");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     for (int64_t step = 1; step <= kSteps; ++step) {
@@ -46,7 +45,7 @@ TEST_P(RoundsTest, WithAllItIsAnAllreduce) {
 TEST_P(RoundsTest, SoloCountsEveryStepOnce) {
   constexpr int64_t kSteps = 40;
   std::vector<std::vector<std::vector<float>>> results(static_cast<size_t>(size()));
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Rng rng(kSeed + static_cast<uint64_t>(rank));
     Trainer trainer(rank, size(), runtime, "eager:admit=solo,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
@@ -69,7 +68,7 @@ TEST_P(RoundsTest, SoloCountsEveryStepOnce) {
 TEST_P(RoundsTest, OneThatIsDrawnSuffices) {
   constexpr int64_t kSteps = 30;
   for (const char* method : {"eager:admit=majority,log=200", "eager:admit=first2,log=200,seed=9"}) {
-    RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+    RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
       Rng rng(kSeed + static_cast<uint64_t>(rank));
       Trainer trainer(rank, size(), runtime, method);
       ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
@@ -87,7 +86,7 @@ TEST_P(RoundsTest, OneThatIsDrawnSuffices) {
 
 TEST_P(RoundsTest, TrainingGoesOnAfterFinish) {
   std::barrier meeting(size());
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=solo,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     for (int epoch = 1; epoch <= 3; ++epoch) {
@@ -110,7 +109,7 @@ TEST_P(RoundsTest, TrainingGoesOnAfterFinish) {
 TEST_P(RoundsTest, NobodyWaitsForOneThatIsLate) {
   constexpr int64_t kSteps = 30;
   std::atomic<int> ahead{0};
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=solo,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     const bool late = rank == size() - 1;
@@ -131,7 +130,7 @@ TEST_P(RoundsTest, NobodyWaitsForOneThatIsLate) {
 }
 
 TEST_P(RoundsTest, AverageDividesByTheRecordsDivisor) {
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=all", COVEY_AVERAGE);
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     trainer.Publish();
@@ -151,7 +150,7 @@ TEST_P(RoundsTest, AverageDividesByTheRecordsDivisor) {
 
 // A rank that leaves, and one whose runtime ends, are waited for no longer.
 TEST_P(RoundsTest, WhoLeavesIsNotWaitedFor) {
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=all");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     trainer.Publish();
@@ -169,7 +168,7 @@ TEST_P(RoundsTest, WhoLeavesIsNotWaitedFor) {
 TEST_P(RoundsTest, WhoIsMissingIsWaitedForOnce) {
   std::atomic<int> ahead{0};
   constexpr int64_t kSteps = 12;
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=all,max_wait=20ms,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     const auto last = static_cast<size_t>(size() - 1);
@@ -195,7 +194,7 @@ TEST_P(RoundsTest, WhoIsMissingIsWaitedForOnce) {
 // finish() waits for max_wait, names who is missing, and leaves nothing of those that are there.
 TEST_P(RoundsTest, FinishNamesWhoIsMissing) {
   std::atomic<int> told{0};
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=solo,max_wait=20ms,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     trainer.Publish();
@@ -222,7 +221,7 @@ TEST_P(RoundsTest, WhoIsTooFarBehindIsWaitedFor) {
   std::atomic<int64_t> ahead{0};
   constexpr int64_t kSteps = 30;
   constexpr int64_t kMost = 3;
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=solo,max_wait=3600s,log=200,L=3");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     const bool late = rank == size() - 1;
@@ -247,7 +246,7 @@ TEST_P(RoundsTest, WhoIsTooFarBehindIsWaitedFor) {
 // With progress=skip a rank that was late once is not late at its next step.
 TEST_P(RoundsTest, WhoSkipsAheadIsNotLateForEver) {
   std::atomic<int> ahead{0};
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=solo,log=200,progress=skip");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     const bool late = rank == size() - 1;
@@ -273,7 +272,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, RoundsTest,
                          testing::Values(Place{1, ""}, Place{2, ""}, Place{3, ""}, Place{4, ""}));
 INSTANTIATE_TEST_SUITE_P(OverNetwork, RoundsTest,
                          testing::Values(Place{1, kOverNetwork}, Place{2, kOverNetwork},
-                                         Place{3, kOverNetwork}, Place{4, kOverNetwork}));
+                                         Place{3, kOverNetwork}, Place{4, kOverNetwork},
+                                         Place{4, kOverNetwork, 2}));
 
 TEST(RoundsRefusalTest, DifferencesAreNamedOnEveryRank) {
   RunRanks(3, "", [](int rank, covey_runtime*& runtime) {

@@ -17,7 +17,6 @@ constexpr int64_t kSteps = 60;
 class SnapshotsTest : public testing::TestWithParam<Place> {
  protected:
   int size() const { return GetParam().size; }
-  const char* settings() const { return GetParam().settings; }
 };
 
 // The last rank is not there until the others are far beyond the log, twice.
@@ -26,7 +25,7 @@ TEST_P(SnapshotsTest, WhoHasFallenOutOfTheLogGoesOnFromOne) {
   std::vector<std::map<int64_t, std::vector<double>>> seen(static_cast<size_t>(size()));
   std::atomic<int> given{0};
   std::atomic<bool> late_is_done{false};
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Student student(rank, size(), runtime, "eager:admit=solo,log=4");
     const bool late = rank == size() - 1;
     for (int64_t step = 1; late ? step <= 20 : step <= kSteps || !late_is_done.load(); ++step) {
@@ -65,7 +64,7 @@ TEST_P(SnapshotsTest, WhoHasFallenOutOfTheLogGoesOnFromOne) {
 TEST_P(SnapshotsTest, RanksThatHaveFinishedGiveThemToo) {
   if (size() == 2) GTEST_SKIP() << "neither of two runs ahead before max_wait: 60 s here";
   std::atomic<int> ahead{0};
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Student student(rank, size(), runtime, "eager:admit=solo,log=2");
     const bool late = rank == size() - 1;
     while (late && ahead.load() < size() - 1) std::this_thread::yield();
@@ -84,7 +83,7 @@ TEST_P(SnapshotsTest, RanksThatHaveFinishedGiveThemToo) {
 // One runs ahead alone: not before max_wait is over.
 TEST_P(SnapshotsTest, ItIsSaidWhenNobodyIsLeft) {
   std::atomic<int> gone{0};
-  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
+  RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     {
       Student student(rank, size(), runtime, "eager:admit=solo,log=2,max_wait=20ms");
       const bool late = rank == size() - 1;
@@ -109,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SnapshotsTest,
                          testing::Values(Place{2, ""}, Place{3, ""}, Place{4, ""}));
 INSTANTIATE_TEST_SUITE_P(OverNetwork, SnapshotsTest,
                          testing::Values(Place{2, kOverNetwork}, Place{3, kOverNetwork},
-                                         Place{4, kOverNetwork}));
+                                         Place{4, kOverNetwork}, Place{4, kOverNetwork, 2}));
 
 }  // namespace
 }  // namespace covey

@@ -23,12 +23,12 @@ namespace covey {
 // No thread looks by itself: a wake-up that is lost hangs the test until its time limit. A test in
 // which ranks are lost, of which no bell tells, says kLooksForLosses.
 constexpr const char* kLooksForLosses = "recheck=1s\n";
-inline void RunRanks(int size, const char* settings,
-                     const std::function<void(int, covey_runtime*&)>& body) {
+inline void RunRanks(const Place& place, const std::function<void(int, covey_runtime*&)>& body) {
+  const int size = place.size;
   covey_error error = COVEY_INIT(covey_error);
   const int fd = covey_job_create(size, &error);
   ASSERT_GE(fd, 0) << error.message;
-  ThreadNetwork network(size);
+  ThreadNetwork network(size, place.per_host);
   ThreadNetwork::Current() = &network;
   std::barrier joined(size);
   std::vector<std::thread> threads;
@@ -36,7 +36,7 @@ inline void RunRanks(int size, const char* settings,
     threads.emplace_back([&, rank] {
       covey_error why = COVEY_INIT(covey_error);
       const std::string text = "local_size=" + std::to_string(size) +
-                               "\nrecheck=3600s\nstall_warning=3600s\n" + settings;
+                               "\nrecheck=3600s\nstall_warning=3600s\n" + place.settings;
       const covey_config config = {.struct_size = sizeof(covey_config),
                                    .rank = rank,
                                    .size = size,
@@ -53,6 +53,11 @@ inline void RunRanks(int size, const char* settings,
   for (std::thread& t : threads) t.join();
   ThreadNetwork::Current() = nullptr;
   close(fd);
+}
+
+inline void RunRanks(int size, const char* settings,
+                     const std::function<void(int, covey_runtime*&)>& body) {
+  RunRanks(Place{size, settings}, body);
 }
 
 // One float32 allreduce, in place.

@@ -13,6 +13,7 @@ from tools import elf
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
 _LIBRARY = str(_ROOT / "libcovey.so")
 _EXTENSION = str(_ROOT / "frameworks/covey/_native.abi3.so")
+_TCP = str(_ROOT / "frameworks/covey/libcovey_tcp.so")
 _PLUGIN = str(_ROOT / "ops/control/libcovey_grpc.so")
 _PARTS = ("", "_control", "_methods", "_neighbors", "_rounds", "_trainer", "_values",
           "_waiting")
@@ -44,6 +45,21 @@ class LibraryTest(unittest.TestCase):
         # Since glibc 2.38 headers give C++ code the strtoul of C23: what is built there needs it.
         here = tuple(int(part) for part in os.confstr("CS_GNU_LIBC_VERSION").split()[1].split("."))
         self.assertLessEqual((major, minor), (2, 34) if here < (2, 38) else (2, 38))
+
+
+@unittest.skipUnless(os.path.exists(_TCP), "not built: OpenSSL's static libraries are missing")
+class TcpTest(unittest.TestCase):
+    """The plug-in tcp, whose OpenSSL nothing else may see, and which sees no other."""
+
+    def test_needs_only_what_every_linux_has(self) -> None:
+        self.assertLessEqual(elf.needed(_TCP), _SYSTEM)
+        self.assertEqual(elf.search_paths(_TCP), [])
+
+    def test_shows_only_its_door(self) -> None:
+        self.assertEqual(elf.exported(_TCP), {"covey_open_link"})
+
+    def test_needs_no_newer_glibc_than_the_library(self) -> None:
+        self.assertLessEqual(elf.glibc_floor(_TCP), elf.glibc_floor(_LIBRARY))
 
 
 @unittest.skipUnless(os.path.exists(_PLUGIN), "not built: there is no gRPC on this machine")

@@ -13,7 +13,7 @@ from typing import List, Optional
 import harness  # noqa: F401  # makes `covey` importable in a source tree
 
 from covey.errors import shown
-from covey.launch import check, endings, environment, node, output, report
+from covey.launch import check, endings, environment, hosts, node, output, report
 from covey.launch.spec import JobSpec, LaunchError
 
 TRACEBACK = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>']
@@ -197,6 +197,7 @@ class CommandTest(unittest.TestCase):
 
 class GpusTest(unittest.TestCase):
     def test_each_rank_sees_one_in_turn(self) -> None:
+        fds = environment.Descriptors(3, 4)
         for listed, ranks, seen in (
             ("0,1", 3, ["0", "1", "0"]),
             ("GPU-4fa, 7 ,2", 2, ["GPU-4fa", "7"]),
@@ -205,12 +206,12 @@ class GpusTest(unittest.TestCase):
             gpus = environment.gpus_of({"CUDA_VISIBLE_DEVICES": listed})
             spec = JobSpec(command=["true"], size=ranks, gpus=gpus)
             made = [
-                environment.rank_environment({}, spec, rank, ranks, "job", (3, 4))
-                for rank in range(ranks)
+                environment.rank_environment({}, spec, place, "job", fds)
+                for place in hosts.places([ranks])
             ]
             self.assertEqual([env["CUDA_VISIBLE_DEVICES"] for env in made], seen)
         spec = JobSpec(command=["true"], size=1)
-        env = environment.rank_environment({}, spec, 0, 1, "job", (3, 4))
+        env = environment.rank_environment({}, spec, hosts.places([1])[0], "job", fds)
         self.assertNotIn("CUDA_VISIBLE_DEVICES", env)
 
     def test_without_the_variable_the_driver_tells(self) -> None:

@@ -57,6 +57,7 @@ class MpiJob(unittest.TestCase):
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMP_NUM_THREADS": "1",
             "MPI4PY_MPIABI": "openmpi",
+            "COVEY_HOST_MEMORY": "never",  # the network itself is tested
             "TMPDIR": self.folder.name,
             "COVEY_PLUGIN_PATH": self.folder.name,  # the installed package needs none
         }
@@ -64,9 +65,9 @@ class MpiJob(unittest.TestCase):
         return run_here([*command, str(size), *arguments], **{**env, **extra})
 
     def check_fine(
-        self, size: int, code: str, *arguments: str
+        self, size: int, code: str, *arguments: str, **extra: str
     ) -> "subprocess.CompletedProcess[str]":
-        done = self.mpirun(size, code, *arguments)
+        done = self.mpirun(size, code, *arguments, **extra)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for rank in range(size):
             self.assertIn(f"fine {rank}\n", done.stdout, done.stderr)

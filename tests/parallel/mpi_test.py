@@ -66,6 +66,23 @@ TRAINING = """
     print("fine", hvd.rank(), flush=True)
 """
 
+# Every method works over memory, and nobody polls the network.
+ON_ONE_HOST = """
+    import torch, covey, covey.torch as hvd
+    hvd.init()
+    assert covey.stats()["polls_network"] == 0
+    for method in ("wagma:group_size=2", "local:H=2,max_wait=2s", "adpsgd", "swarm"):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 2)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=0.1), model=net, method=method)
+        for _ in range(4):
+            net(torch.ones(1, 3)).sum().backward()
+            optimizer.step()
+        optimizer.finish()
+    print("fine", covey.rank(), flush=True)
+"""
+
 LEAVES = """
     import os, numpy, covey
     covey.init()
@@ -156,6 +173,23 @@ class MpiTest(MpiJob):
 
     def test_operations_of_eight_ranks(self) -> None:
         self.check_fine(8, OPERATIONS)
+
+    def test_ranks_of_one_host_share_its_memory(self) -> None:
+        for code in (OPERATIONS, ON_ONE_HOST):
+            self.check_fine(4, code, COVEY_HOST_MEMORY="auto")
+
+    def test_one_rank_keeps_all_of_its_host_from_sharing_memory(self) -> None:
+        code = '''
+            import os, sys, numpy, covey
+            if os.environ["OMPI_COMM_WORLD_RANK"] == sys.argv[2]:
+                os.environ["COVEY_HOST_MEMORY"] = "never"
+            covey.init()
+            covey.allreduce(numpy.ones(3), name="x")
+            assert covey.stats()["polls_network"] == 1
+            print("fine", covey.rank(), flush=True)
+        '''
+        for rank in "02":
+            self.check_fine(3, code, rank, COVEY_HOST_MEMORY="auto")
 
     def test_training(self) -> None:
         self.check_fine(2, TRAINING)

@@ -16,7 +16,8 @@ from typing import Any, Dict, List
 
 from harness import also, environment, run_launcher
 
-from covey.launch.environment import rank_environment
+from covey.launch.environment import Descriptors, rank_environment
+from covey.launch.hosts import places
 from covey.launch.spec import JobSpec
 
 WITHOUT_TORCH = unittest.skipIf(importlib.util.find_spec("torch") is None, "no torch here")
@@ -66,7 +67,8 @@ if __name__ == "__main__":
 class VariablesTest(unittest.TestCase):
     def made(self, base: Dict[str, str], port: Any = 1, **extra: str) -> Dict[str, str]:
         spec = JobSpec(command=["true"], size=3, extra_env=extra)
-        return rank_environment(base, spec, 2, 3, "job", (3, 4), port)
+        store = None if port is None else ("127.0.0.1", port)
+        return rank_environment(base, spec, places([3])[2], "job", Descriptors(3, 4), store)
 
     def test_every_name_of_a_place(self) -> None:
         env = self.made({"RANK": "7", "WORLD_SIZE": "9"})

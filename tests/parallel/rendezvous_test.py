@@ -200,31 +200,51 @@ class VariablesTest(RanksTestCase):
                 done, out, err = self.finish(process)
                 self.assertEqual((done, out), (0, f"fine {rank} 2 {rank} 11\n"), err)
 
-    def test_a_rank_of_another_host_is_refused_on_all_ranks_at_once(self) -> None:
+    def test_ranks_of_several_hosts_are_one_job(self) -> None:
         elsewhere = "import covey.launch.memory as m; m.host_id = lambda: 'elsewhere'\n"
-        for far in (1, 2):
+        for far, local_ranks in ((1, (0, 0, 1)), (2, (0, 1, 0))):
             port = self.free_port()
             ranks = [
-                self.start(
-                    (elsewhere if rank == far else "") + SUMS,
-                    **self.place(rank, 3, port, COVEY_START_TIMEOUT="600s"),
-                )
+                self.start((elsewhere if rank == far else "") + SUMS, **self.place(rank, 3, port))
                 for rank in range(3)
             ]
-            why = f"ranks 0 and {far} on several hosts (or in two containers)"
             for rank, process in enumerate(ranks):
-                told = "" if rank == far else f"rank {far} cannot join the job: "
-                self.check_raises(process, "Unsupported: " + told + why)
+                wanted = (0, f"fine {rank} 3 {local_ranks[rank]} 111\n", "")
+                self.assertEqual(self.finish(process), wanted)
 
-    def test_rank_0_hears_of_a_rank_that_knows_it_is_on_another_host(self) -> None:
+    def test_between_hosts_a_secret_keeps_strangers_out(self) -> None:
+        elsewhere = "import covey.launch.memory as m; m.host_id = lambda: 'elsewhere'\n"
+        own, other = self.write_secret("own", SECRET), self.write_secret("other", OTHER_SECRET)
+        for theirs, fine in ((own, True), (other, False)):
+            port = self.free_port()
+            place = {"COVEY_START_TIMEOUT": "600s" if fine else "5s", "COVEY_LEASE": "2s"}
+            ranks = [
+                self.start(
+                    (elsewhere if rank == 1 else "") + SUMS,
+                    **self.place(rank, 2, port, COVEY_SECRET_FILE=(own, theirs)[rank], **place),
+                )
+                for rank in range(2)
+            ]
+            for rank, process in enumerate(ranks):
+                code, out, err = self.finish(process)
+                wanted = (0, f"fine {rank} 2 0 11\n") if fine else (1, "")
+                self.assertEqual((code, out), wanted, err)
+
+    def test_ranks_find_out_that_they_are_on_one_host(self) -> None:
         port = self.free_port()
-        ready = "import torch.distributed\nprint(flush=True)\n" + SUMS
-        first = self.start(ready, **self.place(0, 2, port, COVEY_START_TIMEOUT="600s"))
-        first.stdout.readline()
-        other = self.start(**self.place(1, 2, port, LOCAL_WORLD_SIZE="1"))
-        why = "Unsupported: {}2 ranks on several hosts (1 on this one)"
-        self.check_raises(first, why.format("rank 1 cannot join the job: "))
-        self.check_raises(other, why.format(""))
+        ranks = [self.start(**self.place(r, 2, port, LOCAL_WORLD_SIZE="1")) for r in range(2)]
+        for rank, process in enumerate(ranks):
+            self.assertEqual(self.finish(process), (0, f"fine {rank} 2 {rank} 11\n", ""))
+
+    def test_a_rank_that_cannot_listen_is_named_on_all(self) -> None:
+        cannot = "import covey.store_book as b; b._routes = lambda to: [(2, '192.0.2.1')]\n"
+        port = self.free_port()
+        ranks = [
+            self.start((cannot if rank == 1 else "") + SUMS, **self.place(rank, 2, port))
+            for rank in range(2)
+        ]
+        for process in ranks:
+            self.check_raises(process, "Unsupported: rank 1 cannot listen at its address: ")
 
     def test_a_rank_that_does_not_come_is_named_on_all(self) -> None:
         port = self.free_port()
@@ -243,10 +263,7 @@ class VariablesTest(RanksTestCase):
             ({"MASTER_PORT": "http"}, "MASTER_PORT=http do not say where they meet"),
             ({"RANK": "2"}, "RANK=2 and WORLD_SIZE=2 are no place in a job"),
             ({"COVEY_START_TIMEOUT": "100ms"}, f"did not meet rank 0 at 127.0.0.1:{port}"),
-            (
-                {"RANK": "0", "LOCAL_WORLD_SIZE": "1"},
-                "2 ranks on several hosts (1 on this one)",
-            ),
+            ({"RANK": "0", "LOCAL_WORLD_SIZE": "x"}, "LOCAL_WORLD_SIZE=x is no number of ranks"),
         ):
             self.check_raises(self.start(code, **{**self.place(1, 2, port), **extra}), words)
         with socket.create_server(("0.0.0.0", 0)) as taken:

@@ -14,9 +14,8 @@
 #include "core/engine/runtime.h"
 #include "core/plan/selector.h"
 #include "core/plan/verify.h"
-#include "core/transport/mirrored.h"
 #include "ops/transports/inproc.h"
-#include "tests/sim/simulator/mail_link.h"
+#include "tests/sim/simulator/mailed_transport.h"
 
 namespace covey {
 
@@ -42,7 +41,8 @@ class World {
     size_t flat_bytes = 1024;
     size_t read_bytes = 2048;
     bool can_read_peers = true;
-    bool mirrored = false;  // ranks share no memory: they mail each other what they write
+    bool mirrored = false;              // ranks of different hosts mail each other what they write
+    int32_t per_host = 1;               // ranks of a host, if mirrored; the last may have fewer
     std::vector<Device*> fake_devices;  // by rank; empty: there are none
     uint64_t device_arena_bytes = 1 << 20;
     LogLevel log_level = LogLevel::kOff;
@@ -61,8 +61,8 @@ class World {
       node.log = std::make_unique<Log>(options.log_level, Rank{r});
       if (options.mirrored) {
         const Status opened =
-            Mirrored::Open({.arena_bytes = kMirrorBytes, .put_bytes = 64},
-                           std::make_unique<MailLink>(&network_, Rank{r}), &node.mirrored);
+            OpenMailedTransport(&network_, Rank{r}, options.per_host,
+                                {.arena_bytes = kMirrorBytes, .put_bytes = 64}, &node.mirrored);
         EXPECT_TRUE(opened.ok()) << opened.message();
       }
       node.runtime = std::make_unique<Runtime>(

@@ -1,25 +1,27 @@
 """covey_plugin: libcovey_<name>.so, opened by libcovey.so when asked for
 (core/transport/plugin.h)."""
 
-def covey_plugin(name, deps, linkopts = [], shared_libstdcxx = False, **kwargs):
+def covey_plugin(name, deps, linkopts = [], shared_libstdcxx = False, is_link = False, **kwargs):
     """The plug-in `name`: `deps` are files of ops that register themselves (alwayslink), `linkopts`
     the libraries of the machine that they need. Its own part of libstdc++ is linked in, unless it
-    shares that of C++ libraries of the machine."""
+    shares that of C++ libraries of the machine. `is_link`: a network for
+    core/transport/covey_link.h, which shows covey_open_link alone."""
+    exports = "//tools/bazel:{}_exports.lds".format("link" if is_link else "plugin")
     runtime = [] if shared_libstdcxx else ["-static-libgcc", "-l:libstdc++.a"]
     native.cc_binary(
         name = "libcovey_{}.so".format(name),
-        additional_linker_inputs = ["//tools/bazel:plugin_exports.lds"],
+        additional_linker_inputs = [exports],
         linkopts = [
             "-fuse-ld=bfd",
             "-Wl,--gc-sections",
-            "-Wl,--version-script=$(location //tools/bazel:plugin_exports.lds)",
+            "-Wl,--version-script=$(location {})".format(exports),
             "-Wl,-soname,libcovey_{}.so".format(name),
             "-Wl,-Bsymbolic",
             "-Wl,--as-needed",
             "-Wl,-z,defs",
         ] + runtime + ["-lm"] + linkopts,
         linkshared = True,
-        deps = deps + ["//core/transport:plugin_entry"] +
+        deps = deps + ([] if is_link else ["//core/transport:plugin_entry"]) +
                ([] if shared_libstdcxx else ["//core/base:find_object"]),
         **kwargs
     )

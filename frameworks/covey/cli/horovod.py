@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Dict, Tuple
 
 _ABSENT: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
-    (
-        "several hosts are not available yet",
-        (
-            *("--hostfile", "-hostfile", "-p", "--ssh-port", "-i", "--ssh-identity-file"),
-            *("--network-interfaces", "--network-interface", "--nics", "--slots-per-host"),
-        ),
-    ),
+    ("say -H HOST:N for each host, or slots=N in the --hostfile", ("--slots-per-host",)),
     (
         "a changing number of ranks is not available yet",
         (
@@ -65,5 +59,3 @@ _ABSENT: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 
 REFUSED: Dict[str, str] = {flag: reason for reason, flags in _ABSENT for flag in flags}
 """By flag, why it is refused."""
-EATEN = ("-hostfile",)
-"""Those of them that would be read as another flag with a value (-h ostfile)."""

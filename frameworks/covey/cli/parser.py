@@ -17,13 +17,6 @@ def package_version() -> str:
     return str(getattr(covey, "__version__", "unknown"))
 
 
-class Refusal(argparse.Action):
-    """A flag that is there to say, in `const`, why it is not."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
-        parser.error(f"{option}: {self.const}")
-
-
 class Parser(argparse.ArgumentParser):
     """Reports one line; suggests flags and subcommands; never guesses from a prefix."""
 
@@ -43,6 +36,12 @@ class Parser(argparse.ArgumentParser):
             # A subcommand's leftovers end up here: it knows its flags.
             getattr(known, "parser", self).refuse(unknown)
         return known
+
+    def _parse_optional(self, arg_string: str) -> Any:
+        """`-i key` in one word is a value, as of --ssh-args, and no flag with one."""
+        if re.match(r"-\w ", arg_string):
+            return None
+        return super()._parse_optional(arg_string)
 
     def refuse(self, unknown: List[str]) -> NoReturn:
         """Ends with the line for unknown arguments."""

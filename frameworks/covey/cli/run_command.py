@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional
 
-from covey.cli.horovod import EATEN, REFUSED
-from covey.cli.parser import Parser, Refusal, package_version, split_command
+from covey.cli import host_options
+from covey.cli.horovod import REFUSED
+from covey.cli.parser import Parser, package_version, split_command
 from covey.cli.values import (
     assignment,
     injection,
-    local_hosts,
     method,
     modules,
     node_number,
@@ -32,7 +32,7 @@ from covey.launch.spec import JobSpec, LaunchError, Rendezvous
 from covey.method import check, full_text
 from covey.notice import admits, is_shown
 
-_HELP = "start a command as N ranks on this host"
+_HELP = "start a command as N ranks, on this host or on several"
 _EXAMPLES = """examples:
   {prog} -np 4 python train.py --epochs 5
   {prog} -np 4 --output-dir logs python train.py        also into logs/rank.N/stdout and stderr
@@ -41,6 +41,12 @@ _EXAMPLES = """examples:
   {prog} -np 4 --inject delay:50ms@1 --summary python train.py    one random rank late each step
   {prog} -np 4 --preload torch,torch._dynamo python train.py    torch is imported once
   {prog} -np 2 -x LR=0.1 python -m package.module
+
+several hosts, by ssh without a password; the same Covey and working folder on each:
+  {prog} -H a:4,b:4 python train.py                     ranks 0 to 3 on a, 4 to 7 on b
+  {prog} -H a:4,b:4 --network 10.0.0.0/8 --output-dir logs python train.py
+The environment goes along, but for what belongs to a host (HOME, TMPDIR, SSH_*, XDG_*, ...).
+--output-dir is written here, --timeline on each host.
 
 one job by several launchers (of one machine; with the plug-in grpc), each with its -np:
   {prog} -np 2 --nodes 2 --serve 127.0.0.1:29500 --secret-file job.secret python train.py
@@ -58,7 +64,7 @@ find their place in RANK, WORLD_SIZE, LOCAL_RANK and HOROVOD_RANK; of one launch
 # Options that hardly a script has, and that change what a job does.
 _OWN = (
     *("-np", "--method", "--force-method", "--inject", "--keep-going", "--check-nan"),
-    *("--quiet", "--summary", "--preload"),
+    *("--quiet", "--summary", "--preload", "--hostfile", "--network-security"),
 )
 
 
@@ -100,7 +106,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     add(
         "--bind-gpus",
         action="store_true",
-        help="each rank sees one of this machine's GPUs, as its device 0, in turn",
+        help="each rank sees one of its host's GPUs, as its device 0, in turn",
     )
     add(
         "--keep-going",
@@ -124,6 +130,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         "errors, and what the ranks print; the ranks get COVEY_LOG_LEVEL=error",
     )
     add("--version", action="version", version=f"covey {package_version()}")
+    host_options.describe(parser)
     _describe_rendezvous(parser)
     _describe_horovods(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -132,12 +139,9 @@ def _describe(parser: argparse.ArgumentParser) -> None:
 
 def _describe_horovods(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("as horovodrun spells it").add_argument
-    add("-H", "--hosts", type=local_hosts, metavar="localhost:N", help="only this host, so far")
     add("--output-filename", dest="output_dir", metavar="DIR", help="the same as --output-dir")
     add("--timeline-filename", metavar="FILE", help="--timeline into FILE without its .json")
     add("--disable-cache", action="store_true", help="without effect: nothing is cached")
-    for flag in EATEN:
-        add(flag, action=Refusal, const=REFUSED[flag], nargs="?", help=argparse.SUPPRESS)
 
 
 def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
@@ -191,7 +195,7 @@ def _rendezvous(arguments: argparse.Namespace) -> Optional[Rendezvous]:
 def _options(prog: str) -> Dict[str, Any]:
     return {
         "description": f"{_HELP[0].upper()}{_HELP[1:]}. Lines of rank 2 begin with [2].",
-        "usage": f"{prog} -np N [options] COMMAND [ARGUMENTS ...]",
+        "usage": f"{prog} (-np N | -H HOSTS) [options] COMMAND [ARGUMENTS ...]",
         "epilog": _EXAMPLES.format(prog=prog),
         "refused": REFUSED,
     }
@@ -214,15 +218,6 @@ def _timeline_dir(arguments: argparse.Namespace) -> Any:
     if arguments.timeline is not None or name is None:
         return arguments.timeline
     return name[: -len(".json")] if name.endswith(".json") else name
-
-
-def _size(arguments: argparse.Namespace) -> int:
-    if arguments.num_proc is None and arguments.hosts is None:
-        raise LaunchError("-np N is missing: the number of ranks")
-    size = arguments.num_proc or arguments.hosts
-    if arguments.hosts is not None and arguments.hosts < size:
-        raise LaunchError(f"-np {size}: -H has only {arguments.hosts} slots")
-    return int(size)
 
 
 def _announce_ignored(arguments: argparse.Namespace, configured: Optional[str]) -> None:
@@ -257,7 +252,8 @@ def _tell_of_injection(spec: JobSpec) -> None:
 
 
 def _spec(arguments: argparse.Namespace) -> JobSpec:
-    size = _size(arguments)
+    hosts = host_options.named(arguments)
+    size = host_options.size_of(arguments, hosts)
     variables: List[str] = [text for text in arguments.variables if "=" in text]
     settings = {}
     if arguments.start_timeout is not None:
@@ -281,6 +277,7 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings["COVEY_CHECK_NAN"] = "1"
     if arguments.inject is not None:
         settings["COVEY_INJECT"] = arguments.inject
+    plan = host_options.plan_of(arguments, hosts, size)
     rendezvous = _rendezvous(arguments)
     if arguments.keep_going and rendezvous is not None:
         raise LaunchError("--keep-going is for the ranks of one launcher, so far")
@@ -291,13 +288,14 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         timeline_dir=_timeline_dir(arguments),
         extra_env=extra_env,
         settings_env=settings,
-        gpus=gpus_of(environment) if arguments.bind_gpus else (),
+        gpus=gpus_of(environment) if arguments.bind_gpus and plan is None else (),
         preload=arguments.preload or configured_preload(environment, command),
         keep_going=arguments.keep_going,
         verbose=arguments.verbose,
         quiet=not admits({**environment, **settings}),
         program=arguments.parser.prog,
         rendezvous=rendezvous,
+        plan=plan,
     )
 
 
@@ -312,18 +310,28 @@ def _tell_of_misplaced(spec: JobSpec) -> None:
         )
 
 
+def _check_here(spec: JobSpec) -> None:
+    """What can be known before a rank starts; of other hosts, their agents look. Raises
+    LaunchError."""
+    if spec.plan is None:
+        check_command(spec.command, spec.size, spec.program, {**os.environ, **spec.extra_env})
+        if spec.timeline_dir is not None:
+            check_writable_folder("--timeline", spec.timeline_dir)
+    elif not spec.command:
+        raise LaunchError(f"no command to run: {spec.program} -H a:4,b:4 python train.py")
+    if spec.output_dir is not None:
+        check_writable_folder("--output-dir", spec.output_dir)
+
+
 def _act(arguments: argparse.Namespace) -> int:
     """Checks, launches, returns the job's exit code."""
     try:
         spec = _spec(arguments)
-        check_command(spec.command, spec.size, spec.program, {**os.environ, **spec.extra_env})
-        if spec.timeline_dir is not None:
-            check_writable_folder("--timeline", spec.timeline_dir)
-        if spec.output_dir is not None:
-            check_writable_folder("--output-dir", spec.output_dir)
+        _check_here(spec)
         _tell_of_injection(spec)
         _tell_of_misplaced(spec)
         return Job(spec).run().exit_code
     except LaunchError as error:
-        sys.stderr.write(f"{arguments.parser.prog}: {error}\n")
+        program = arguments.parser.prog
+        sys.stderr.write("".join(f"{program}: {line}\n" for line in str(error).splitlines()))
         return 2

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 from typing import Sequence
 
-from covey.cli.horovod import REFUSED
 from covey.errors import InvalidArgument
 from covey.inject import parse
+from covey.launch.hosts import parse as parse_hosts
 from covey.launch.preload import modules_of
+from covey.launch.spec import Host, LaunchError
 from covey.method import check
 
 
@@ -62,15 +62,19 @@ def modules(text: str) -> Sequence[str]:
         raise UsageError(str(error)) from error
 
 
-def local_hosts(text: str) -> int:
-    """argparse type of -H: the slots on this host; any other host is refused."""
-    slots = 0
-    for part in text.split(","):
-        host, _, count = part.partition(":")
-        if host not in ("localhost", "127.0.0.1", "::1", socket.gethostname()):
-            raise UsageError(f"{host}: {REFUSED['--hostfile']}")
-        slots += number_of_ranks(count or "1")
-    return slots
+def host_list(text: str) -> Sequence[Host]:
+    """argparse type of -H."""
+    try:
+        return parse_hosts(text)
+    except LaunchError as error:
+        raise UsageError(str(error)) from error
+
+
+def port(text: str) -> int:
+    """argparse type of --ssh-port."""
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise UsageError(f"{text} is not a port (1 to 65535)")
+    return int(text)
 
 
 def method(text: str) -> str:

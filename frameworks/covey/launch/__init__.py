@@ -4,8 +4,15 @@
 `spec` (what to start), `environment` (what a rank is told), `process` (one rank as a process),
 `output` (lines and their prefixes), `endings` (which signal when), `report` (the first failure),
 `check` (mistakes found before anything starts). For a job of several launchers:
-`rendezvous_handler` (how they become one), `node` (what they tell each other) and `secret`. `run`
-calls a Python function on N ranks.
+`rendezvous_handler` (how they become one), `node` (what they tell each other) and `secret`.
+
+For a job on several hosts: `hosts` (names and places), `fleet` (all hosts, from the launcher's
+side), `channel` (ssh to one), `wire` (messages) and `pulse` (signs of life); on a host `agent`
+(answers the launcher), `station` (what the host gives to the job) and `tending` (its ranks while
+they run). `network` and `reach` choose and try addresses, `book` tells them to the ranks, `carried`
+is the environment that goes along.
+
+`run` calls a Python function on N ranks.
 """
 
 from __future__ import annotations

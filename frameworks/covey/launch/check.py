@@ -92,10 +92,17 @@ def python_script(arguments: Sequence[str]) -> Optional[str]:
     return command.target if command is not None and not command.kind else None
 
 
-def check_command(command: Sequence[str], size: int, program: str, env: Dict[str, str]) -> None:
+def check_command(
+    command: Sequence[str],
+    size: int,
+    program: str,
+    env: Dict[str, str],
+    has_package: bool = False,
+) -> None:
     """Raises LaunchError when `command` cannot run as a rank.
 
-    The import of the package costs one start of the interpreter; it is made only for a Python.
+    The import of the package costs one start of the interpreter; it is made only for a Python, and
+    not where it is known to work: `has_package`.
     """
     if not command:
         raise LaunchError(f"no command to run: {program} -np {size} python train.py")
@@ -108,7 +115,8 @@ def check_command(command: Sequence[str], size: int, program: str, env: Dict[str
     if script is not None and not os.path.exists(script):
         folder = os.path.dirname(script)
         raise LaunchError(f"no such script: {script}{_near_file(script, folder)}")
-    _check_package(path, env)
+    if not has_package:
+        _check_package(path, env)
 
 
 def _why_not_found(name: str, size: int, program: str) -> str:
@@ -174,3 +182,8 @@ def check_writable_folder(flag: str, path: str) -> None:
         os.unlink(probe)
     except OSError as error:
         raise LaunchError(f"{flag} {path}: cannot write there: {error.strerror}") from error
+
+
+def has_traces(folder: Optional[str]) -> bool:
+    """Whether there is a trace in the folder of --timeline."""
+    return folder is not None and any(name.endswith(".json") for name in os.listdir(folder))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from covey.launch.hosts import Place
 from covey.launch.spec import JobSpec, LaunchError
 
 # The first of these that is set decides: the user has chosen the threads.
@@ -23,6 +24,8 @@ OF_TORCHRUN = (
 # What launchers are told: how they find each other (a rank that has it does not look), and what
 # they preload.
 OF_LAUNCHERS = ("COVEY_RENDEZVOUS", "COVEY_SECRET_FILE", "COVEY_PRELOAD")
+# Of a job on several hosts that this launcher is itself a rank of.
+OF_HOSTS = ("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "GROUP_RANK")
 
 
 def threads_per_rank(size: int) -> int:
@@ -52,67 +55,80 @@ def gpus_of(base: Mapping[str, str], folder: str = "/proc/driver/nvidia/gpus") -
     return gpus
 
 
-def place_variables(rank: int, size: int) -> Dict[str, str]:
+def place_variables(place: Place) -> Dict[str, str]:
     """A rank's place by the names that torch.distributed and scripts for Horovod read."""
-    number, count = str(rank), str(size)
-    return {
+    number, count = str(place.rank), str(place.size)
+    local, local_count = str(place.local_rank), str(place.local_size)
+    found = {
         "RANK": number,
         "WORLD_SIZE": count,
-        "LOCAL_RANK": number,
-        "LOCAL_WORLD_SIZE": count,
+        "LOCAL_RANK": local,
+        "LOCAL_WORLD_SIZE": local_count,
         "HOROVOD_RANK": number,
         "HOROVOD_SIZE": count,
-        "HOROVOD_LOCAL_RANK": number,
-        "HOROVOD_LOCAL_SIZE": count,
-        "HOROVOD_CROSS_RANK": "0",
-        "HOROVOD_CROSS_SIZE": "1",
+        "HOROVOD_LOCAL_RANK": local,
+        "HOROVOD_LOCAL_SIZE": local_count,
+        "HOROVOD_CROSS_RANK": str(place.cross_rank),
+        "HOROVOD_CROSS_SIZE": str(place.cross_size),
     }
+    if place.local_size != place.size:
+        found["GROUP_RANK"] = str(place.host)
+    return found
 
 
-def _set_store(env: Dict[str, str], spec: JobSpec, port: Optional[int]) -> None:
+class Descriptors(NamedTuple):
+    """What a rank inherits: the memory of its host, the summary, and the book; -1: no book."""
+
+    memory: int
+    summary: int
+    book: int = -1
+
+
+def _set_store(env: Dict[str, str], spec: JobSpec, store: Optional[Tuple[str, int]]) -> None:
     """Where env:// of torch.distributed has its store, unless the user has said so. Variables that
     another launcher has set for this one as its rank are not the user's."""
     if "COVEY_SHM_FD" in env or OF_TORCHRUN[0] in env:
         for name in {*OF_TORCHRUN, "MASTER_ADDR", "MASTER_PORT"} - set(spec.extra_env):
             env.pop(name, None)
-    if port is not None:
-        env.setdefault("MASTER_ADDR", "127.0.0.1")
-        env.setdefault("MASTER_PORT", str(port))
+    if store is not None:
+        env.setdefault("MASTER_ADDR", store[0])
+        env.setdefault("MASTER_PORT", str(store[1]))
 
 
 def rank_environment(
     base: Mapping[str, str],
     spec: JobSpec,
-    rank: int,
-    size: int,
+    place: Place,
     job_id: str,
-    fds: Sequence[int],
-    port: Optional[int] = None,
+    fds: Descriptors,
+    store: Optional[Tuple[str, int]] = None,
 ) -> Dict[str, str]:
-    """The environment of `rank`: `base`, then what the launcher sets; the user's -x wins over all
-    of it but COVEY_*.
+    """The environment of the rank at `place`: `base`, then what the launcher sets; the user's -x
+    wins over all of it but COVEY_*.
 
-    `size` is that of the whole job, which is on one machine. `fds`: the job's memory, the summary.
-    `port`: one that rank 0 may listen at; None: there is none that all ranks know.
+    `store`: address and port that rank 0 may listen at; None: there is none that all ranks know.
     """
-    env = {**base, **spec.extra_env}
-    _set_store(env, spec, port)
-    env.update(place_variables(rank, size))
+    env = {name: text for name, text in base.items() if name not in OF_HOSTS}
+    env.update(spec.extra_env)
+    _set_store(env, spec, store)
+    env.update(place_variables(place))
     env.update(spec.extra_env)
     if THREAD_VARIABLES[0] not in env:
         for name in THREAD_VARIABLES:
-            env.setdefault(name, str(threads_per_rank(size)))
+            env.setdefault(name, str(threads_per_rank(place.local_size)))
     env.setdefault("PYTHONUNBUFFERED", "1")
     env.update(spec.settings_env)
     for name in OF_LAUNCHERS:
         env.pop(name, None)
-    env["COVEY_RANK"] = env["COVEY_LOCAL_RANK"] = str(rank)
-    env["COVEY_SIZE"] = env["COVEY_LOCAL_SIZE"] = str(size)
-    env["COVEY_SHM_FD"], env["COVEY_SUMMARY_FD"] = (str(fd) for fd in fds)
+    env["COVEY_RANK"], env["COVEY_SIZE"] = str(place.rank), str(place.size)
+    env["COVEY_LOCAL_RANK"], env["COVEY_LOCAL_SIZE"] = str(place.local_rank), str(place.local_size)
+    env["COVEY_SHM_FD"], env["COVEY_SUMMARY_FD"] = str(fds.memory), str(fds.summary)
+    if fds.book >= 0:
+        env["COVEY_BOOK_FD"] = str(fds.book)
     env["COVEY_LAUNCHER_PID"] = str(os.getpid())
     env["COVEY_JOB"] = job_id
     if spec.gpus:
-        env["CUDA_VISIBLE_DEVICES"] = spec.gpus[rank % len(spec.gpus)]
+        env["CUDA_VISIBLE_DEVICES"] = spec.gpus[place.local_rank % len(spec.gpus)]
     if spec.timeline_dir is not None:
         env["COVEY_TIMELINE"] = os.path.abspath(spec.timeline_dir)
     return env

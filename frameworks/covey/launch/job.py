@@ -1,4 +1,5 @@
-"""The launcher: starts the ranks of a job and watches them, in one thread and one loop.
+"""The launcher: starts the ranks of a job and watches them, in one thread and one loop. Those of
+other hosts are started by agents there (fleet.py), and watched and ended by the same loop.
 
 Invariants:
 1. `Job.run` returns only when every rank has ended (or did not, seconds after SIGKILL).
@@ -13,15 +14,18 @@ import os
 import secrets
 import selectors
 import signal
-import sys
 import time
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
-from covey.launch import endings, environment, report
+from covey.launch import check, endings, report
+from covey.launch.environment import Descriptors, rank_environment
+from covey.launch.fleet import Fleet
+from covey.launch.hosts import places
 from covey.launch.node import NEWS_S, Node
-from covey.launch.output import Console, ConsoleGone, RankStream, TeeFile, discard_output, open_tees
-from covey.launch.process import RankProcess, oom_kills
+from covey.launch.output import ConsoleGone, discard_output, open_tees
+from covey.launch.process import RankProcess
+from covey.launch.ranks import Rank, Ranks
 from covey.launch.signals import SignalInbox, Stopped
 from covey.launch.spec import JobSpec
 from covey.launch.start import StorePort, make_memory, starting
@@ -29,7 +33,6 @@ from covey.launch.summary import Summary
 
 # Looked at this often when the system has no descriptor for a process's end.
 POLL_S = 0.05
-DRAIN_READS = 1024
 EXIT_OUTPUT_CLOSED = 128 + signal.SIGPIPE
 
 
@@ -55,11 +58,8 @@ class Job:
         """Starts nothing yet."""
         self._spec = spec
         self._selector = selectors.DefaultSelector()
-        self._out = Console(sys.stdout)
-        self._err = Console(sys.stderr)
-        self._ranks: List[RankProcess] = []
-        self._streams: Dict[int, RankStream] = {}  # by descriptor
-        self._stderr: Dict[int, RankStream] = {}  # by rank
+        self._summary = Summary(not spec.quiet)
+        self._ranks = Ranks(self._selector, self._summary)
         self._exits: List[report.Exit] = []
         self._ending: Optional[endings.Ending] = None
         self._ended_by_us: List[int] = []
@@ -67,20 +67,19 @@ class Job:
         self._done_late: List[int] = []  # or after that
         self._asked_at = 0.0
         self._asked: List[int] = []  # ranks whose answer a Ctrl-C waits for
-        self._oom_kills = 0
         self._node: Optional[Node] = None  # None: no other launchers
-        self._summary = Summary(not spec.quiet)
-        self._first = 0  # the rank that _ranks begins with
+        self._fleet: Optional[Fleet] = None  # None: all ranks are here
         self._port = StorePort()
 
     def run(self) -> Outcome:
         """Starts the ranks and returns when all have ended. Raises LaunchError."""
-        self._oom_kills = oom_kills()
         with SignalInbox() as inbox:
             if inbox.fd is not None:
                 self._selector.register(inbox.fd, selectors.EVENT_READ, inbox)
             try:
-                if self._spec.rendezvous is None:
+                if self._spec.plan is not None:
+                    self._start_on_hosts(inbox)
+                elif self._spec.rendezvous is None:
                     self._start(0, self._spec.size, make_memory(self._spec.size), inbox)
                 else:
                     self._meet(inbox)
@@ -115,33 +114,37 @@ class Job:
     def _start(self, first: int, size: int, shm_fd: int, inbox: SignalInbox) -> None:
         """Starts the ranks. Raises Stopped, LaunchError."""
         spec, job_id, stopped = self._spec, secrets.token_hex(8), lambda: self._is_stopped(inbox)
-        self._first, ranks = first, range(first, first + spec.size)
-        port = self._port.number if self._node is None else None  # else each would say another
-        more = (size, job_id, (shm_fd, self._summary.fd), port)
-        envs = [environment.rank_environment(os.environ, spec, rank, *more) for rank in ranks]
+        own = places([size])[first : first + spec.size]
+        fds, port = Descriptors(shm_fd, self._summary.fd), self._port.number
+        # Of several launchers each would say another port.
+        store = None if self._node is not None or port is None else ("127.0.0.1", port)
+        envs = [rank_environment(os.environ, spec, it, job_id, fds, store) for it in own]
         try:
-            with starting(spec, envs, more[2], lambda it: inbox.wait(it, stopped)) as start:
-                for rank, env in zip(ranks, envs):
-                    tees = open_tees(spec.output_dir, rank, self._say)
-                    self._ranks.append(RankProcess(rank, start(env)))
-                    self._watch(self._ranks[-1], tees)
+            with starting(spec, envs, fds[:2], lambda it: inbox.wait(it, stopped)) as start:
+                for place, env in zip(own, envs):
+                    self._add(RankProcess(place.rank, start(env)))
         finally:
             if self._node is None:
                 os.close(shm_fd)
-        self._tell(f"job {job_id}: {spec.size} ranks, pids {[it.pid for it in self._ranks]}")
+        self._tell(f"job {job_id}: {spec.size} ranks, pids {[it.pid for it in self._ranks.all]}")
 
-    def _watch(self, process: RankProcess, tees: Dict[str, TeeFile]) -> None:
-        for fd, name, console in (
-            (process.stdout_fd, "stdout", self._out),
-            (process.stderr_fd, "stderr", self._err),
-        ):
-            stream = RankStream(process.rank, fd, console, tees.get(name))
-            self._streams[fd] = stream
-            self._selector.register(fd, selectors.EVENT_READ, stream)
-            if name == "stderr":
-                self._stderr[process.rank] = stream
-        if process.exit_fd is not None:
-            self._selector.register(process.exit_fd, selectors.EVENT_READ, process)
+    def _start_on_hosts(self, inbox: SignalInbox) -> None:
+        """The same by the agents of other hosts."""
+
+        def look() -> None:
+            if self._is_stopped(inbox):
+                raise Stopped
+
+        self._fleet = fleet = Fleet(self._spec, self._say)
+        for process in fleet.start(inbox.fd, look):
+            self._add(process)
+        self._summary.cores = fleet.cores()
+        self._selector.register(fleet, selectors.EVENT_READ, fleet)
+        self._tell(fleet.described())
+
+    def _add(self, process: Rank) -> None:
+        tees = open_tees(self._spec.output_dir, process.rank, self._say)
+        self._ranks.add(process, tees)
 
     # ---- The loop ----------------------------------------------------------------------------
 
@@ -150,12 +153,9 @@ class Job:
         ready = [key.data for key, _ in self._selector.select(self._timeout())]
         now = time.monotonic()
         try:
-            for stream in (item for item in ready if isinstance(item, RankStream)):
-                stream.pump(now)
-                if stream.at_end:
-                    self._selector.unregister(stream.fd)
-            for stream in self._streams.values():
-                stream.flush_if_due(now)
+            self._ranks.pump(ready, now)
+            if self._fleet is not None:
+                self._fleet.take(self._ranks, now)
             for number in inbox.take():
                 self._on_signal(number, now)
         except ConsoleGone:
@@ -166,29 +166,28 @@ class Job:
 
     def _hear(self, now: float) -> None:
         """News of the other launchers: a rank of theirs that fails ends the job here too."""
+        if self._fleet is not None and self._fleet.deaf:
+            self._hear_of_deaf(self._fleet.deaf, now)
+            self._fleet.deaf = []
         ends = [] if self._node is None else self._node.failures(now)
         self._exits += ends
         if ends and self._ending is None:
             self._ending = endings.Ending(endings.AFTER_FAILURE, None, now)
 
     def _timeout(self) -> Optional[float]:
-        deadlines = [stream.deadline() for stream in self._streams.values()]
+        deadlines, now = self._ranks.deadlines(), time.monotonic()
         if self._ending is not None:
             deadlines.append(self._ending.deadline())
-        now = time.monotonic()
+        if self._fleet is not None:
+            deadlines.append(self._fleet.deadline(now))
         if self._asked:
             deadlines.append(now + endings.QUIET_S)
-        if any(p.returncode is None and p.exit_fd is None for p in self._ranks):
+        if any(not process.is_watched for process in self._ranks.running()):
             deadlines.append(now + POLL_S)
-        known = [deadline for deadline in deadlines if deadline is not None]
-        return max(0.0, min(known) - now) if known else None
+        return max(0.0, min(deadlines) - now) if deadlines else None
 
     def _reap(self, now: float) -> None:
-        for process in self._ranks:
-            if process.returncode is not None or process.poll() is None:
-                continue
-            if process.exit_fd is not None:
-                self._selector.unregister(process.exit_fd)
+        for process in self._ranks.reaped():
             if process.returncode == 0:
                 (self._done if self._ending is None else self._done_late).append(process.rank)
                 continue
@@ -198,35 +197,24 @@ class Job:
                 continue
             self._exits.append(end)
             if self._spec.keep_going:
-                self._say(report.loss(end, len(self._exits) < len(self._ranks)))
+                self._say(report.loss(end, len(self._exits) < self._spec.size))
                 continue
             if self._node is not None:
                 self._node.tell_failure(end)
             if self._ending is None:
                 self._ending = endings.Ending(endings.AFTER_FAILURE, None, now)
 
-    def _exit_of(self, process: RankProcess, now: float) -> report.Exit:
-        stream = self._stderr[process.rank]
+    def _exit_of(self, process: Rank, now: float) -> report.Exit:
         try:
-            stream.pump(now, DRAIN_READS)
+            self._ranks.drain_stderr(process.rank, now)
         except ConsoleGone:
             self._on_console_gone(now)
-        assert process.returncode is not None
-        killed = process.returncode == -signal.SIGKILL
-        return report.Exit(
-            rank=process.rank,
-            pid=process.pid,
-            code=process.returncode,
-            at=now,
-            traceback_at=stream.traceback_at,
-            stderr_tail=[line.decode("utf-8", "replace") for line in stream.tail],
-            out_of_memory=killed and oom_kills() > self._oom_kills,
-        )
+        return self._ranks.exit_of(process, now)
 
     def _advance_ending(self, now: float) -> None:
         if self._ending is None:
             return
-        if self._asked and self._answers_complete(now):
+        if self._asked and self._ranks.have_answered(self._asked, self._asked_at, now):
             self._asked = []
             self._ending.hurry(now)
         number = self._ending.due(now)
@@ -237,28 +225,16 @@ class Job:
     def _end_ranks(self, number: int) -> None:
         """Sends a signal that ends the ranks; later deaths of ranks are no failures."""
         if number == signal.SIGINT:
-            for stream in self._stderr.values():
-                stream.hold()
+            self._ranks.hold()
         self._asked = []
-        for process in self._ranks:
-            if process.returncode is None:
-                self._tell(f"{signal.Signals(number).name} to rank {process.rank}")
-                if process.rank not in self._ended_by_us:
-                    self._ended_by_us.append(process.rank)
-                process.signal_group(number)
-
-    def _answers_complete(self, now: float) -> bool:
-        """True when every rank asked has said something since, or ended, and is quiet."""
-        for rank in self._asked:
-            said_at = self._stderr[rank].last_data_at
-            if self._ranks[rank - self._first].returncode is not None:
-                continue
-            if said_at is None or said_at < self._asked_at or now < said_at + endings.QUIET_S:
-                return False
-        return True
+        for process in self._ranks.running():
+            self._tell(f"{signal.Signals(number).name} to rank {process.rank}")
+            if process.rank not in self._ended_by_us:
+                self._ended_by_us.append(process.rank)
+            process.signal_group(number)
 
     def _all_ended(self) -> bool:
-        if all(process.returncode is not None for process in self._ranks):
+        if not self._ranks.running():
             return True
         return self._ending is not None and self._ending.given_up(time.monotonic())
 
@@ -293,21 +269,28 @@ class Job:
 
     def _ask_where(self) -> List[int]:
         """Has the ranks say what they wait for. Returns those that will."""
-        running = [process for process in self._ranks if process.returncode is None]
-        asked = [process.rank for process in running if process.ask_where()]
-        deaf = [process.rank for process in running if process.rank not in asked]
-        if deaf:
-            why = "not past covey.init(), or not Python"
-            self._say(f"{report.ranks_in_words(deaf)} cannot say: {why}")
+        asked = self._ranks.ask_where()
+        self._tell_of_deaf([it.rank for it in self._ranks.running() if it.rank not in asked])
         return asked
+
+    def _hear_of_deaf(self, ranks: Sequence[int], now: float) -> None:
+        """Ranks on other hosts that were asked cannot say where they are."""
+        self._tell_of_deaf(ranks)
+        left = [rank for rank in self._asked if rank not in ranks]
+        if self._asked and not left and self._ending is not None:
+            self._ending.hurry(now)
+        self._asked = left
+
+    def _tell_of_deaf(self, ranks: Sequence[int]) -> None:
+        if ranks:
+            why = "not past covey.init(), or not Python"
+            self._say(f"{report.ranks_in_words(ranks)} cannot say: {why}")
 
     def _pause(self) -> None:
         """Ctrl-Z: the ranks stop with the launcher and go on with it."""
-        for process in self._ranks:
-            process.signal_group(signal.SIGSTOP)
+        self._ranks.signal(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
-        for process in self._ranks:
-            process.signal_group(signal.SIGCONT)
+        self._ranks.signal(signal.SIGCONT)
 
     def _on_console_gone(self, now: float) -> None:
         """The reader has gone: the job ends, and says no more."""
@@ -321,14 +304,7 @@ class Job:
         """The last output of dead ranks in their pipes."""
         now = time.monotonic()
         try:
-            for stream in self._streams.values():
-                if not stream.at_end:
-                    stream.pump(now, DRAIN_READS)
-                stream.flush_if_due(now, force=True)
-                if stream.held:
-                    text = [line.decode("utf-8", "replace") for line in stream.held]
-                    lines = [line.encode() for line in report.without_tracebacks(text)]
-                    self._err.write(lines, self._err.prefix(stream.rank))
+            self._ranks.drain(now)
         except ConsoleGone:
             self._on_console_gone(now)
 
@@ -346,7 +322,7 @@ class Job:
             self._turn(inbox)
 
     def _conclude(self) -> Outcome:
-        stuck = [p.rank for p in self._ranks if p.returncode is None]
+        stuck = [process.rank for process in self._ranks.running()]
         if stuck:
             self._say(f"{report.ranks_in_words(stuck)} did not end even by SIGKILL; leaving them")
         self._say(*self._summary.lines({end.rank: end.how() for end in self._exits}))
@@ -371,27 +347,29 @@ class Job:
         return Outcome(first.shell_code, first, summary)
 
     def _tell_of_traces(self) -> None:
-        folder = self._spec.timeline_dir
-        if folder is not None and any(name.endswith(".json") for name in os.listdir(folder)):
-            self._say(f"one trace per rank in {folder}; ui.perfetto.dev shows them")
+        where = self._spec.timeline_dir
+        if self._fleet is not None:
+            found, of_host = self._fleet.has_traces, " of its host"
+        else:
+            found, of_host = check.has_traces(where), ""
+        if found:
+            self._say(f"one trace per rank in {where}{of_host}; ui.perfetto.dev shows them")
 
     def _close(self) -> None:
         """No rank outlives the launcher, not even one of a start that failed half way."""
         if self._node is not None:
             self._node.close()
+        self._ranks.close()
+        if self._fleet is not None:
+            self._fleet.close()
         self._summary.close()
         self._port.close()
-        for process in self._ranks:
-            process.kill()
-        for stream in self._streams.values():
-            stream.close()
-        for process in self._ranks:
-            process.close()
         self._selector.close()
 
     def _say(self, *lines: str) -> None:
         try:
-            self._err.write([f"{self._spec.program}: {x}".encode(errors="replace") for x in lines])
+            prefix = f"{self._spec.program}: ".encode()
+            self._ranks.err.write([line.encode(errors="replace") for line in lines], prefix)
         except ConsoleGone:
             self._on_console_gone(time.monotonic())
 

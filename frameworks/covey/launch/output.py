@@ -173,8 +173,10 @@ def open_tees(folder: Optional[str], rank: int, warn: Callable[[str], None]) -> 
 class RankStream:
     """stdout or stderr of one rank, from the pipe to the console, the file and the tail."""
 
-    def __init__(self, rank: int, fd: int, console: Console, tee: Optional[TeeFile]) -> None:
-        """Borrows `fd`; it must be non-blocking."""
+    def __init__(
+        self, rank: int, fd: Optional[int], console: Console, tee: Optional[TeeFile]
+    ) -> None:
+        """Borrows `fd`; it must be non-blocking. None: `take` is told what comes."""
         self.rank = rank
         self.fd = fd
         self.at_end = False
@@ -188,19 +190,23 @@ class RankStream:
 
     def pump(self, now: float, reads: int = READS_PER_TURN) -> None:
         """Reads what is there and passes it on."""
-        for _ in range(reads):
+        for _ in range(0 if self.fd is None else reads):
             try:
-                data = os.read(self.fd, READ_BYTES)
+                data = os.read(self.fd, READ_BYTES)  # type: ignore[arg-type]
             except BlockingIOError:
                 return
             if not data:
                 self.at_end = True
                 self._emit(self._cutter.flush(), now)
                 return
-            self.last_data_at = now
-            if self._tee is not None:
-                self._tee.write(data)
-            self._emit(self._cutter.feed(data, now), now)
+            self.take(data, now)
+
+    def take(self, data: bytes, now: float) -> None:
+        """Passes on a piece of the stream."""
+        self.last_data_at = now
+        if self._tee is not None:
+            self._tee.write(data)
+        self._emit(self._cutter.feed(data, now), now)
 
     def deadline(self) -> Optional[float]:
         """When `flush_if_due` has something to do."""

@@ -122,8 +122,9 @@ class Preloaded:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise LaunchError(f"--preload {self._modules}: the import ended the process with {how}")
 
-    def start(self, env: Dict[str, str]) -> Forked:
-        """A rank with that environment. Raises LaunchError."""
+    def start(self, env: Dict[str, str], listen_fd: int = -1) -> Forked:
+        """A rank with that environment. `listen_fd`: it alone inherits that descriptor, by another
+        number, which COVEY_LISTEN_FD says; -1: none. Raises LaunchError."""
         with contextlib.ExitStack() as ours:
             file = ours.enter_context(os.fdopen(os.memfd_create("environment"), "wb"))
             file.write(json.dumps(env).encode())
@@ -132,7 +133,8 @@ class Preloaded:
             ours.callback(os.close, out_end)
             ours.callback(os.close, err_end)
             streams = os.fdopen(out, "rb", buffering=0), os.fdopen(err, "rb", buffering=0)
-            socket.send_fds(self._control, [b"rank"], [file.fileno(), out_end, err_end])
+            own = [] if listen_fd < 0 else [listen_fd]
+            socket.send_fds(self._control, [b"rank"], [file.fileno(), out_end, err_end, *own])
             pid = self._answer()
         if not isinstance(pid, int):
             raise LaunchError(f"--preload: {pid}")

@@ -109,7 +109,7 @@ def _serve(control: socket.socket) -> None:
     gc.collect()
     gc.freeze()  # Else each rank would look at all of it, and so copy it.
     while True:
-        message, passed, _, _ = socket.recv_fds(control, 64, 3)
+        message, passed, _, _ = socket.recv_fds(control, 64, 4)
         if not message:
             sys.exit(0)
         is_rank = False
@@ -127,7 +127,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _become_a_rank(launcher: int, control: socket.socket, passed: List[int]) -> None:
-    environment, output, errors = passed
+    environment, output, errors, *listeners = passed
     os.setsid()
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), *[ctypes.c_ulong(0)] * 3)
@@ -142,6 +142,9 @@ def _become_a_rank(launcher: int, control: socket.socket, passed: List[int]) -> 
     with open(environment, "rb") as file:
         file.seek(0)
         wanted = json.loads(file.read())
+    for listener in listeners:
+        os.set_inheritable(listener, True)  # As that of a rank which is no fork.
+        wanted["COVEY_LISTEN_FD"] = str(listener)
     os.environ.clear()
     os.environ.update(wanted)
     if not getattr(sys.flags, "unbuffered", 0):

@@ -112,7 +112,9 @@ class RankProcess:
     def __init__(self, rank: int, child: Child) -> None:
         """`child`: its process, which leads its own session."""
         self.rank = rank
+        self.host = self.lost = ""  # as of a rank that another launcher tells of
         self._child = child
+        self._oom_kills = oom_kills()
         self.pid = child.pid
         self.stdout_fd = child.stdout.fileno()
         self.stderr_fd = child.stderr.fileno()
@@ -131,6 +133,17 @@ class RankProcess:
     def returncode(self) -> Optional[int]:
         """The exit code that the last `poll` saw."""
         return self._child.returncode
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether something is to be read when it ends."""
+        return self.exit_fd is not None
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether it was killed, and the kernel has killed a process for memory since its start."""
+        killed = self._child.returncode == -signal.SIGKILL
+        return killed and oom_kills() > self._oom_kills
 
     def poll(self) -> Optional[int]:
         """Looks whether the rank has ended; on its end kills the rest of its group, reaps it."""

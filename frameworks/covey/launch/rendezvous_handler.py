@@ -44,11 +44,16 @@ class Place:
     shm_fd: int
 
 
-def start_timeout_s() -> float:
-    """The knob start_timeout, in seconds; the default when the variable is wrong."""
-    (knob,) = (knob for knob in json.loads(_native.knobs()) if knob["name"] == "start_timeout")
+def knob_seconds(name: str) -> float:
+    """A knob that is a time, in seconds; its default when the variable is wrong."""
+    (knob,) = (knob for knob in json.loads(_native.knobs()) if knob["name"] == name)
     number, unit = re.fullmatch(r"([\d.]+)(\D*)", knob["value"]).groups()
     return float(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit or "s"]
+
+
+def start_timeout_s() -> float:
+    """How long ranks and launchers wait for each other."""
+    return knob_seconds("start_timeout")
 
 
 # The words of the system's resolver and sockets, inside gRPC's own.

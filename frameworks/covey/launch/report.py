@@ -154,7 +154,10 @@ def loss(end: Exit, others_run: bool) -> str:
     words = exception_line(last_traceback(end.stderr_tail))
     said = f"{end.how()}: {words}" if words else end.how()
     rest = "; the job goes on (--keep-going)" if others_run else ""
-    return f"rank {end.rank} (pid {end.pid}) has failed: {said}{rest}"
+    if end.lost:
+        return f"rank {end.rank} (pid {end.pid}) is lost: {end.lost}{rest}"
+    where = f" on {end.host}" if end.host else ""
+    return f"rank {end.rank}{where} (pid {end.pid}) has failed: {said}{rest}"
 
 
 def went_on(ends: Sequence[Exit], done: Sequence[int]) -> str:

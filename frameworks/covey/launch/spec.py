@@ -35,8 +35,41 @@ class Rendezvous:
 
 
 @dataclass(frozen=True)
+class Host:
+    """A host and how many ranks it has, or may have. `name` is ssh's: USER@ may stand before it."""
+
+    name: str
+    slots: int
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """The hosts of a job, and the way to them.
+
+    Attributes:
+        hosts: in the order of their ranks, with the number of these as slots.
+        ssh: program and arguments that stand before the name of a host.
+        python: path of the Python that runs the agents.
+        network: interface or network for the ranks; empty: one that the hosts have in common.
+        security: of the ranks' connections: as in the book.
+        bind_gpus: each rank sees one GPU of its host.
+        timeout_s: how long a host may take to answer.
+        lease_s: after so long a silence coveyrun or a host counts as dead.
+    """
+
+    hosts: Sequence[Host]
+    ssh: Sequence[str]
+    python: str
+    network: str = ""
+    security: str = "tls"
+    bind_gpus: bool = False
+    timeout_s: float = 30.0
+    lease_s: float = 10.0
+
+
+@dataclass(frozen=True)
 class JobSpec:
-    """A command to run as `size` ranks on this host.
+    """A command to run as `size` ranks, on this host unless `plan` says otherwise.
 
     Attributes:
         command: program and arguments, the same for every rank.
@@ -53,6 +86,7 @@ class JobSpec:
         quiet: say nothing but errors, and the table only when it was asked for.
         program: the launcher's name in its own messages.
         rendezvous: the other launchers of the job; None: there are none.
+        plan: the hosts of the job; None: this one.
     """
 
     command: Sequence[str]
@@ -68,6 +102,7 @@ class JobSpec:
     quiet: bool = False
     program: str = "coveyrun"
     rendezvous: Optional[Rendezvous] = None
+    plan: Optional[HostPlan] = None
 
 
 class JobFailed(CoveyError):

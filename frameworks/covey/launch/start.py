@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
-from typing import Callable, Dict, Iterator, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Optional, Protocol, Sequence
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
@@ -14,7 +14,12 @@ from covey.launch.preload import Preloaded, adopting
 from covey.launch.process import Child, start_process
 from covey.launch.spec import JobSpec, LaunchError
 
-Start = Callable[[Dict[str, str]], Child]
+
+class Start(Protocol):
+    """Starts a rank with its environment. `listen_fd`: a descriptor that only this rank inherits,
+    by the variable COVEY_LISTEN_FD; -1: none."""
+
+    def __call__(self, env: Dict[str, str], listen_fd: int = -1) -> Child: ...
 
 
 def make_memory(size: int) -> int:
@@ -42,8 +47,14 @@ def starting(
         LaunchError: there is no such program, or no such module to preload.
     """
     if not spec.preload:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0}
-        yield lambda env: start_process(spec.command, env, pass_fds=tuple(fds), **pipes)
+        pipes: Dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0}
+
+        def start(env: Dict[str, str], listen_fd: int = -1) -> Child:
+            own = () if listen_fd < 0 else (listen_fd,)
+            named = {} if listen_fd < 0 else {"COVEY_LISTEN_FD": str(listen_fd)}
+            return start_process(spec.command, {**env, **named}, pass_fds=(*fds, *own), **pipes)
+
+        yield start
         return
     with contextlib.closing(Preloaded(spec.command, spec.preload, in_common(envs), fds)) as forks:
         wait(forks)

@@ -19,6 +19,8 @@ class Summary:
     def __init__(self, is_shown: bool = True) -> None:
         """Makes it. ``is_shown``: whether there is a table at all."""
         self._is_shown = is_shown
+        self._told_bytes = 0  # of the file, that `news` has returned
+        self.cores = len(os.sched_getaffinity(0))  # of all hosts
         self.fd = os.memfd_create("covey-summary", os.MFD_CLOEXEC)
         fcntl.fcntl(self.fd, fcntl.F_SETFL, fcntl.fcntl(self.fd, fcntl.F_GETFL) | os.O_APPEND)
 
@@ -27,7 +29,8 @@ class Summary:
         if not self._is_shown:
             return []
         reports = [told for told in self._told() if "method" in told]
-        return table(sorted(reports, key=lambda report: report["rank"]), failed)
+        reports.sort(key=lambda report: report["rank"])
+        return table(reports, failed, self.cores)
 
     def outlives(self) -> str:
         """The method of a training that goes on when a rank has died; empty: none was told."""
@@ -41,6 +44,17 @@ class Summary:
             if "unfinished" in line:
                 last[line["rank"], line["of"]] = line["unfinished"]
         return sorted({rank for (rank, _), is_unfinished in last.items() if is_unfinished})
+
+    def news(self) -> str:
+        """The whole lines that were told since the last call, for `add` in another process."""
+        data = os.pread(self.fd, os.fstat(self.fd).st_size - self._told_bytes, self._told_bytes)
+        whole = data[: data.rfind(b"\n") + 1]
+        self._told_bytes += len(whole)
+        return whole.decode("utf-8", "replace")
+
+    def add(self, text: str) -> None:
+        """Lines that were told on another host."""
+        os.write(self.fd, text.encode("utf-8", "replace"))
 
     def _told(self) -> List[Dict[str, Any]]:
         data = os.pread(self.fd, os.fstat(self.fd).st_size, 0)
@@ -78,14 +92,16 @@ def held_up(reports: Sequence[Dict[str, Any]]) -> Dict[int, float]:
 
 
 def table(
-    reports: Sequence[Dict[str, Any]], failed: Mapping[int, str] = MappingProxyType({})
+    reports: Sequence[Dict[str, Any]],
+    failed: Mapping[int, str] = MappingProxyType({}),
+    cores: int = 0,
 ) -> List[str]:
-    """The lines to show; ``failed``: how ranks have, by rank."""
+    """The lines to show; ``failed``: how ranks have, by rank; ``cores``: 0: those of this host."""
     if not reports:
         return []
     best = max(reports, key=lambda report: report.get("versions", 0))
     held = held_up(reports)
-    cores = len(os.sched_getaffinity(0))
+    cores = cores or len(os.sched_getaffinity(0))
     lines = [f"method {best['method']}: {len(reports)} ranks on {cores} cores"]
     columns = ["rank", "steps", "steps/s", "own work s", "waiting s", "held up s", "cpu busy"]
     optional = {

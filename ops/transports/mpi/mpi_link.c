@@ -50,6 +50,7 @@ typedef struct Mpi {
   void* copies[kMaxOpen]; /* NULL: a put */
   int waiting;            /* arrivals, of all peers */
   Peer* peers;
+  int32_t* hosts; /* by rank, the lowest of its host */
   void* received;
   size_t capacity;
 } Mpi;
@@ -260,6 +261,7 @@ static void Close(void* self) {
   }
   free(mpi->received);
   free(mpi->peers);
+  free(mpi->hosts);
   if (mpi->open == 0) free(mpi); /* else MPI may still read the copies */
 }
 
@@ -278,19 +280,25 @@ static int Enter(Mpi* mpi, covey_link* link) {
   MPI_Comm_set_errhandler(mpi->bytes, MPI_ERRORS_RETURN);
   MPI_Comm_rank(mpi->messages, &link->rank);
   MPI_Comm_size(mpi->messages, &link->size);
+  int lowest = link->rank;
   MPI_Comm_split_type(mpi->messages, MPI_COMM_TYPE_SHARED, link->rank, MPI_INFO_NULL, &host);
-  MPI_Comm_rank(host, &link->local_rank);
-  MPI_Comm_size(host, &link->local_size);
+  MPI_Bcast(&lowest, 1, MPI_INT, 0, host); /* of its rank 0, which has the lowest */
   MPI_Comm_free(&host);
   mpi->size = link->size;
   mpi->peers = calloc((size_t)link->size, sizeof(Peer));
-  if (mpi->peers == NULL) return -1;
+  mpi->hosts = calloc((size_t)link->size, sizeof(int32_t));
+  if (mpi->peers == NULL || mpi->hosts == NULL) return -1;
+  MPI_Allgather(&lowest, 1, MPI_INT32_T, mpi->hosts, 1, MPI_INT32_T, mpi->messages);
+  link->hosts = mpi->hosts;
   for (int r = 0; r < mpi->size; ++r) mpi->peers[r].last = &mpi->peers[r].first;
   return 0;
 }
 
-__attribute__((visibility("default"))) int covey_open_link(uint32_t abi, covey_link* link,
-                                                           char* error, size_t capacity) {
+__attribute__((visibility("default"))) int covey_open_link(uint32_t abi,
+                                                           const covey_link_options* options,
+                                                           covey_link* link, char* error,
+                                                           size_t capacity) {
+  (void)options; /* MPI knows the place of this rank */
   int initialized = 0;
   int finalized = 0;
   int granted = MPI_THREAD_SINGLE;

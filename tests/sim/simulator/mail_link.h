@@ -1,4 +1,5 @@
-// A network made of an inproc transport's mailboxes: what a Mirrored runs over in the simulator.
+// A network made of an inproc transport's mailboxes: what a Mirrored runs over in the simulator,
+// and a Composite.
 // Delays, refusals, clogged links and losses are the inproc network's; a loss is told after the
 // last message. A put is read in its sender's memory when it is received, as late as can be: a
 // rank that writes there too early spoils the sums.
@@ -7,25 +8,36 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "core/transport/link.h"
 #include "ops/transports/inproc.h"
+#include "tests/sim/simulator/host_view.h"
 
 namespace covey {
 
 class MailLink final : public Link {
  public:
+  // Of a rank that shares memory with no other.
   MailLink(InprocNetwork* network, Rank rank)
-      : network_(network), mail_(&network->transport(rank)) {}
+      : MailLink(network,
+                 std::make_shared<SortedMail>(&network->transport(rank), std::vector<Rank>{}), 1) {}
+  // Of one whose HostView takes the other mail, where each host has so many ranks.
+  MailLink(InprocNetwork* network, std::shared_ptr<SortedMail> mail, int32_t per_host)
+      : network_(network),
+        mail_(std::move(mail)),
+        per_host_(per_host),
+        node_(&mail_->transport()) {}
 
-  Rank rank() const override { return mail_->rank(); }
-  int size() const override { return mail_->size(); }
+  Rank rank() const override { return node_->rank(); }
+  int size() const override { return node_->size(); }
+  Rank HostOf(Rank r) const override { return Rank{ToInt(r) / per_host_ * per_host_}; }
   bool Send(Rank to, std::span<const std::byte> message) override {
-    return mail_->TrySend(to, Letter({}, message));
+    return node_->TrySend(to, Letter({}, message));
   }
   bool Receive(Rank* from, std::span<const std::byte>* message) override {
-    while (mail_->TryReceive(from, &received_)) {
+    while (mail_->Receive(false, from, &received_)) {
       Place put;
       std::memcpy(&put, received_.data(), sizeof(put));
       if (put.data == nullptr) {
@@ -42,14 +54,14 @@ class MailLink final : public Link {
     landing_[static_cast<size_t>(ToInt(from))] = memory.data();
   }
   bool Put(Rank to, uint64_t offset, std::span<const std::byte> data) override {
-    return mail_->TrySend(to, Letter({data.data(), data.size(), offset}, {}));
+    return node_->TrySend(to, Letter({data.data(), data.size(), offset}, {}));
   }
   bool Flushed() override { return true; }
   std::vector<PeerLoss> PollLost() override {
-    for (PeerLoss& loss : mail_->PollPeers()) known_.push_back(std::move(loss));
+    for (PeerLoss& loss : mail_->PollLost(false)) known_.push_back(std::move(loss));
     std::vector<PeerLoss> told;
     std::erase_if(known_, [&](const PeerLoss& loss) {
-      if (network_->IsUnderWay(loss.rank, rank())) return false;
+      if (network_->IsUnderWay(loss.rank, rank()) || mail_->HasKept(false)) return false;
       told.push_back(loss);
       return true;
     });
@@ -70,7 +82,9 @@ class MailLink final : public Link {
   }
 
   InprocNetwork* network_;
-  Transport* mail_;
+  std::shared_ptr<SortedMail> mail_;
+  const int32_t per_host_;
+  Transport* node_;
   std::vector<PeerLoss> known_;  // and not yet told
   Bytes received_;
   std::vector<std::byte*> landing_;  // by rank

@@ -1,7 +1,6 @@
 #include "tests/sim/simulator/rank.h"
 
-#include "core/transport/mirrored.h"
-#include "tests/sim/simulator/mail_link.h"
+#include "tests/sim/simulator/mailed_transport.h"
 
 #include <algorithm>
 
@@ -43,9 +42,9 @@ SimRank::SimRank(Job* job, int32_t rank)
     device_.Share(rank != swarm.opens_nothing,
                   swarm.device_memory / (rank % 2 == 0 ? 1 : size_t{2}));
   if (swarm.mirrored) {
-    const Status opened =
-        Mirrored::Open({.arena_bytes = swarm.region_bytes, .put_bytes = PutBytes(rank)},
-                       std::make_unique<MailLink>(job->network.get(), Rank{rank}), &mirrored_);
+    const Status opened = OpenMailedTransport(
+        job->network.get(), Rank{rank}, swarm.per_host,
+        {.arena_bytes = swarm.region_bytes, .put_bytes = PutBytes(rank)}, &mirrored_);
     if (!opened.ok()) job->journal->Fail(opened.message());
     transport_ = mirrored_.get();
   }
@@ -340,7 +339,7 @@ void SimRank::Sleep() {
   const bool acts = next_action_ < job_->program.actions[static_cast<size_t>(rank_)].size() &&
                     thinks_until_ > network.clock().Now();
   if (acts) until_ = std::min(until_, thinks_until_);
-  if (moved || rung_ || network.HasArrived(Rank{rank_}) || job_->stop) {
+  if (moved || rung_ || transport_->HasMail() || network.HasArrived(Rank{rank_}) || job_->stop) {
     listens_ = Bell::kNone;
     return;
   }

@@ -125,6 +125,8 @@ Swarm Swarm::Draw(Rng* rng, Focus focus) {
     s.segment_bytes = std::max<size_t>(s.segment_bytes, 256);
     s.ops = std::min<size_t>(s.ops, 30);
     s.message_delay = std::min<Time>(s.message_delay, kMillisecond);
+    s.per_host = Pick<int32_t>(rng, {1, 1, 2, 2, 3, 4});
+    if (s.per_host >= s.size) s.per_host = 1;
   }
   return s;
 }
@@ -142,6 +144,7 @@ std::string Swarm::ToString() const {
   say("landing bytes", landing_bytes);
   say("blind ranks", blind_ranks);
   say("mirrored", mirrored);
+  say("ranks per host", static_cast<uint64_t>(mirrored ? per_host : size));
   say("fusion bytes", fusion_bytes);
   say_time("window", fusion_window);
   say("patience", retire.patience);

@@ -36,7 +36,8 @@ struct Swarm {
   std::string algorithm = "auto";
   uint64_t blind_ranks = 0;  // bit r: rank r cannot read its peers' memory
   Time stall_warning = 10 * kSecond;
-  bool mirrored = false;    // ranks share no memory
+  bool mirrored = false;    // ranks of different hosts share no memory
+  int32_t per_host = 1;     // ranks of a host, if mirrored; the last may have fewer
   size_t fusion_bytes = 0;  // 0: no bundles
   Time fusion_window = kMillisecond;
   RetireRules retire;  // off but in the focus

@@ -2,6 +2,7 @@
 #ifndef COVEY_TESTS_UNIT_PLAN_PROBLEMS_H_
 #define COVEY_TESTS_UNIT_PLAN_PROBLEMS_H_
 
+#include <algorithm>
 #include <vector>
 
 #include "core/base/tensor.h"
@@ -97,6 +98,38 @@ inline Problem Mirrored(const Algorithm& algorithm, Problem problem) {
   return problem;
 }
 
+// How members lie on hosts: in pairs; all but one on one; by threes; dealt out to two, and to
+// three; hosts of ever more. Only such that some share a host, and not all.
+inline std::vector<std::vector<int32_t>> Placements(int32_t size) {
+  std::vector<std::vector<int32_t>> all(6);
+  for (int32_t r = 0; r < size; ++r) {
+    all[0].push_back(r / 2);
+    all[1].push_back(r == size - 1 ? 1 : 0);
+    all[2].push_back(r / 3);
+    all[3].push_back(r % 2);
+    all[4].push_back(r % 3);
+    const std::vector<int32_t>& grown = all[5];  // 1, 2, 3, ... members
+    const auto last = grown.empty() ? 0 : std::count(grown.begin(), grown.end(), grown.back());
+    const bool full = grown.empty() || last > grown.back();
+    all[5].push_back(grown.empty() ? 0 : grown.back() + (full ? 1 : 0));
+  }
+  std::erase_if(all, [size](const std::vector<int32_t>& hosts) {
+    const int32_t most = *std::max_element(hosts.begin(), hosts.end());
+    return size < 3 || most == 0 || most == size - 1;
+  });
+  return all;
+}
+
+// The same on hosts, each of which may have several members.
+inline std::vector<Problem> OnHosts(const Algorithm& algorithm, const Problem& problem) {
+  std::vector<Problem> problems;
+  for (std::vector<int32_t>& hosts : Placements(problem.size)) {
+    problems.push_back(Mirrored(algorithm, problem));
+    problems.back().hosts = std::move(hosts);
+  }
+  return problems;
+}
+
 // Few and small, with several segments.
 inline std::vector<Problem> SmallProblems(const Algorithm& algorithm) {
   std::vector<Problem> problems;
@@ -110,6 +143,9 @@ inline std::vector<Problem> SmallProblems(const Algorithm& algorithm) {
       const Problem mirrored =
           Mirrored(algorithm, MakeProblem(algorithm.kind, size, length_bytes, 16384));
       if (CanDo(algorithm, mirrored)) problems.push_back(mirrored);
+      std::vector<Problem> hosted =
+          OnHosts(algorithm, MakeProblem(algorithm.kind, size, length_bytes, 16384));
+      if (!hosted.empty() && CanDo(algorithm, hosted[0])) problems.push_back(hosted[0]);
     }
   }
   return problems;

@@ -31,6 +31,13 @@ TEST(Selector, TakesThePreferenceOfTheHighestPriorityThatHolds) {
   readable.all_readable = true;
   EXPECT_EQ(Chosen(readable), "staged");
   EXPECT_EQ(Chosen(readable, {.read_bytes = 1 << 19}), "read");
+  Problem hosted = allreduce(3, 1 << 20);
+  hosted.mirrored = true;
+  EXPECT_EQ(Chosen(hosted), "staged");
+  hosted.hosts = {0, 0, 1};
+  EXPECT_EQ(Chosen(hosted), "hierarchical");
+  hosted.length_bytes = 1024;
+  EXPECT_EQ(Chosen(hosted), "flat");
   EXPECT_EQ(Chosen(MakeProblem(Kind::kReducescatter, 2, 1024, kSlot)), "flat");
   EXPECT_EQ(Chosen(MakeProblem(Kind::kReducescatter, 2, 4 * kSlot, kSlot)), "staged");
   EXPECT_EQ(Chosen(MakeProblem(Kind::kAlltoall, 2, 64 * kSlot, kSlot)), "pairwise");
@@ -65,6 +72,7 @@ TEST(Selector, NamesAreThoseOfTheCatalogue) {
   for (const Algorithm* a : Algorithms()) EXPECT_TRUE(CheckAlgorithmName(a->name).ok()) << a->name;
   EXPECT_EQ(CheckAlgorithmName("bruck").message(),
             "algorithm is \"bruck\", which is not one of auto, coded, direct, doubling, flat, "
+            "hierarchical, "
             "pairwise, read, ring, staged, tree");
   EXPECT_FALSE(CheckAlgorithmName("").ok());
 }

@@ -1,0 +1,112 @@
+"""`coveyrun`'s options for jobs on several hosts, and the plan that they make."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from typing import List, Optional, Sequence
+
+from covey.cli.values import host_list, port
+from covey.launch import hosts
+from covey.launch.book import SECURITIES
+from covey.launch.rendezvous_handler import knob_seconds, start_timeout_s
+from covey.launch.spec import Host, HostPlan, LaunchError
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Adds them."""
+    add = parser.add_argument_group("several hosts, by ssh without a password").add_argument
+    add(
+        "-H",
+        "--hosts",
+        type=host_list,
+        metavar="HOST:N,...",
+        help="hosts with their numbers of ranks, which fill them in this order",
+    )
+    add(
+        "--hostfile",
+        "-hostfile",
+        metavar="FILE",
+        help="the same in a file, with HOST slots=N in each line",
+    )
+    add(
+        "--network",
+        metavar="IFACE|CIDR",
+        help="the interface or network that ranks use, such as eth1 or 10.0.0.0/8; default: one "
+        "that all hosts have, rather that of ssh",
+    )
+    add(
+        "--network-security",
+        choices=SECURITIES,
+        default="tls",
+        help="tls (the default), or auth: what ranks send is authenticated and not encrypted",
+    )
+    add("--ssh-port", "-p", type=port, metavar="PORT", help="of sshd on the hosts")
+    add("--ssh-identity-file", "-i", metavar="FILE", help="the key that ssh uses")
+    add("--ssh-args", metavar="ARGS", help="further arguments of ssh, such as '-J gate'")
+    add("--ssh", metavar="PROGRAM", default="ssh", help="another program that does what ssh does")
+    add(
+        "--remote-python",
+        metavar="PATH",
+        default=sys.executable,
+        help="of the Python with Covey there; default: the path of this one",
+    )
+    for flag in ("--network-interfaces", "--network-interface", "--nics"):
+        add(flag, dest="network", help=argparse.SUPPRESS)
+
+
+def named(arguments: argparse.Namespace) -> Optional[List[Host]]:
+    """The hosts that the command names; None: it names none. Raises LaunchError."""
+    if arguments.hosts is not None and arguments.hostfile is not None:
+        raise LaunchError("-H and --hostfile: say one of them")
+    if arguments.hostfile is not None:
+        return hosts.read_file(arguments.hostfile)
+    return None if arguments.hosts is None else list(arguments.hosts)
+
+
+def size_of(arguments: argparse.Namespace, found: Optional[Sequence[Host]]) -> int:
+    """The number of ranks. Raises LaunchError."""
+    if found is None:
+        if arguments.num_proc is None:
+            raise LaunchError("-np N is missing: the number of ranks")
+        return int(arguments.num_proc)
+    size = arguments.num_proc or sum(host.slots for host in found)
+    hosts.shared_out(found, size)
+    return int(size)
+
+
+def plan_of(
+    arguments: argparse.Namespace,
+    found: Optional[Sequence[Host]],
+    size: int,
+) -> Optional[HostPlan]:
+    """The plan of a job on `found`; None: it is on this machine alone. Raises LaunchError."""
+    if found is None or hosts.all_here(hosts.shared_out(found, size)):
+        return None
+    if arguments.serve is not None or arguments.join is not None:
+        raise LaunchError("-H is for one coveyrun, --serve and --join for several: say either")
+    return HostPlan(
+        hosts=hosts.shared_out(found, size),
+        ssh=_ssh(arguments),
+        python=arguments.remote_python,
+        network=arguments.network or "",
+        security=arguments.network_security,
+        bind_gpus=arguments.bind_gpus,
+        timeout_s=arguments.start_timeout or start_timeout_s(),
+        lease_s=knob_seconds("lease"),
+    )
+
+
+def _ssh(arguments: argparse.Namespace) -> Sequence[str]:
+    try:
+        words = shlex.split(arguments.ssh) or ["ssh"]
+        words += shlex.split(arguments.ssh_args or "")
+    except ValueError as error:
+        raise LaunchError(f"--ssh, --ssh-args: {error}") from error
+    if arguments.ssh_port is not None:
+        words += ["-p", str(arguments.ssh_port)]
+    if arguments.ssh_identity_file is not None:
+        words += ["-i", os.path.expanduser(arguments.ssh_identity_file)]
+    return words

@@ -1,0 +1,378 @@
+"""The hosts of a job, seen from coveyrun: their agents become ready, start the ranks, and tell of
+them. Nothing of it listens: all goes through ssh. Internal.
+
+Phases, each with all hosts at once: hello -> ready (folder, command, listeners) -> reached (each
+other) -> started. A host that fails in one ends the start, after the others have answered too.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import selectors
+import signal
+import time
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
+
+from covey.errors import shown
+from covey.launch import book, identity, network, reach, report
+from covey.launch.carried import carried
+from covey.launch.channel import Channel
+from covey.launch.endings import GIVE_UP_S
+from covey.launch.hosts import Place, places
+from covey.launch.pulse import Heart
+from covey.launch.spec import JobSpec, LaunchError
+
+# A host may import the package, and preload modules, for so long.
+_PREPARE_S = 120.0
+
+
+class RemoteRank:
+    """A rank on a host, as a RankProcess is one here."""
+
+    stdout_fd: Optional[int] = None
+    stderr_fd: Optional[int] = None
+    exit_fd: Optional[int] = None  # Its end comes with the news.
+    is_watched = True
+
+    def __init__(self, rank: int, pid: int, channel: Channel) -> None:
+        self.rank, self.pid, self.host = rank, pid, shown(channel.name)
+        self.returncode: Optional[int] = None
+        self.out_of_memory = False
+        self.lost = ""
+        self._channel = channel
+        self._reported: Optional[int] = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its end is known, `poll` or not."""
+        return self._reported is not None
+
+    def is_on(self, channel: Channel) -> bool:
+        """Whether that is its host."""
+        return self._channel is channel
+
+    def report(self, code: int, out_of_memory: bool = False, lost: str = "") -> None:
+        """Its end, as the host has told; `lost`: as nobody has told, in words."""
+        if self._reported is None:
+            self._reported, self.out_of_memory, self.lost = code, out_of_memory, lost
+
+    def poll(self) -> Optional[int]:
+        """As RankProcess's."""
+        self.returncode = self._reported
+        return self.returncode
+
+    def signal_group(self, number: int) -> None:
+        """As RankProcess's, a moment later."""
+        if self._reported is None:
+            self._channel.wire.send("signal", ranks=[self.rank], number=int(number))
+
+    def kill(self) -> None:
+        """As RankProcess's, without waiting."""
+        self.signal_group(signal.SIGKILL)
+
+    def ask_where(self) -> bool:
+        """As RankProcess's, but it may turn out to be deaf: see `Fleet.deaf`."""
+        if self._reported is None:
+            self._channel.wire.send("ask", ranks=[self.rank])
+        return self._reported is None
+
+    def close(self) -> None:
+        """Nothing is held here."""
+
+
+class Sink(Protocol):
+    """What ranks write and tell, where it goes."""
+
+    def feed(self, rank: int, name: str, data: bytes, now: float) -> None:
+        """A piece of stdout or stderr. May raise."""
+
+    def told(self, text: str) -> None:
+        """For the summary."""
+
+
+class Fleet:
+    """All hosts of a job. Close it."""
+
+    def __init__(self, spec: JobSpec, say: Callable[[str], None]) -> None:
+        """Starts nothing yet."""
+        assert spec.plan is not None
+        self._spec, self._plan, self._say = spec, spec.plan, say
+        self._channels: List[Channel] = []
+        self._places: List[List[Place]] = [[] for _ in spec.plan.hosts]
+        for place in places(self._counts()):
+            self._places[place.host].append(place)
+        self._addresses: List[str] = []  # of the ranks' listeners, by host
+        self._ranks: Dict[int, RemoteRank] = {}
+        self._selector = selectors.EpollSelector()
+        self._heart: Optional[Heart] = None
+        self.deaf: List[int] = []  # ranks that cannot say where they are, since it was emptied
+        self.has_traces = False  # some host has
+        self.job_id = secrets.token_hex(8)
+
+    def fileno(self) -> int:
+        """Readable when there is news."""
+        return self._selector.fileno()
+
+    # ---- Starting ----------------------------------------------------------------------------
+
+    def start(self, signals_fd: Optional[int], stopped: Callable[[], None]) -> List[RemoteRank]:
+        """The ranks, which have been started. `stopped` is asked when `signals_fd` is readable,
+        and raises to give up.
+
+        Raises:
+            LaunchError: a host cannot take part: a line for each such host says why.
+        """
+        for host in self._plan.hosts:
+            self._channels.append(Channel(host, self._plan, os.environ))
+            self._selector.register(self._channels[-1].wire.read_fd, selectors.EVENT_READ)
+        wait = _Waiting(self._channels, self._pump, (self, signals_fd), stopped)
+        ours = identity.own()
+        self._send_all("hello", ours)
+        for channel, hello in zip(self._channels, wait.all("hello", self._plan.timeout_s)):
+            channel.hello = hello
+        _refuse({c: identity.difference(ours, c.hello) for c in self._channels})
+        networks = [_networks(channel) for channel in self._channels]
+        addresses = self._addresses = network.choose(networks, self._plan.network)
+        self._tell_of_choices()
+        for index, (channel, address) in enumerate(zip(self._channels, addresses)):
+            channel.wire.send("job", **self._job(index, address))
+        ready = wait.all("ready", _PREPARE_S)
+        self._check_reach(ready, wait)
+        self._send_all(
+            "start",
+            {
+                "job": self.job_id,
+                "store": None if ready[0]["store"] is None else [addresses[0], ready[0]["store"]],
+                "book": self._book(ready),
+            },
+        )
+        for index, started in enumerate(wait.all("started", _PREPARE_S)):
+            for place, pid in zip(self._places[index], started["pids"]):
+                rank = RemoteRank(place.rank, int(pid), self._channels[index])
+                self._ranks[place.rank] = rank
+        pulses = [channel.pulse for channel in self._channels]
+        self._heart = Heart(pulses, self._plan.lease_s)
+        return list(self._ranks.values())
+
+    def _pump(self, channel: Channel, now: float) -> None:
+        if not channel.has_ended:
+            channel.pump(now)
+            if channel.has_ended:
+                self._selector.unregister(channel.wire.read_fd)
+
+    def _send_all(self, kind: str, fields: Dict[str, Any]) -> None:
+        for channel in self._channels:
+            channel.wire.send(kind, **fields)
+
+    def _counts(self) -> List[int]:
+        return [host.slots for host in self._plan.hosts]
+
+    def _job(self, index: int, address: str) -> Dict[str, Any]:
+        spec = self._spec
+        return {
+            "lease_s": self._plan.lease_s,
+            "counts": self._counts(),
+            "host": index,
+            "address": address,
+            "cwd": os.getcwd(),
+            "environ": carried(os.environ),
+            "bind_gpus": self._plan.bind_gpus,
+            "spec": {
+                "command": list(spec.command),
+                "timeline_dir": spec.timeline_dir,
+                "extra_env": spec.extra_env,
+                "settings_env": spec.settings_env,
+                "preload": list(spec.preload),
+                "program": spec.program,
+            },
+        }
+
+    def _check_reach(self, ready: Sequence[Dict[str, Any]], wait: _Waiting) -> None:
+        count = len(self._channels)
+        tried = [reach.targets(count, index) for index in range(count)]
+        for channel, targets in zip(self._channels, tried):
+            channel.wire.send("reach", addresses=[ready[at]["tried"] for at in targets])
+        lines = []
+        for index, said in enumerate(wait.all("reached", self._plan.timeout_s + reach.TRY_S)):
+            for number, why in said["failures"]:
+                other = tried[index][number]
+                address, port = ready[other]["tried"]
+                lines.append(
+                    f"{self._channels[index].name} cannot reach {self._channels[other].name} at "
+                    f"{address}:{port} ({shown(str(why))}): a firewall? open the TCP ports between "
+                    "the hosts, or choose another network by --network"
+                )
+        if lines:
+            raise LaunchError("\n".join(lines))
+
+    def _book(self, ready: Sequence[Dict[str, Any]]) -> str:
+        """Empty: all ranks are on one host."""
+        if len(ready) == 1:
+            return ""
+        entries = []
+        for index, said in enumerate(ready):
+            for place, (address, port) in zip(self._places[index], said["listeners"]):
+                entries.append(book.Entry(place.lowest, address, port))
+        return book.text_of(book.draw_key(), self._plan.security, entries)
+
+    def _tell_of_choices(self) -> None:
+        if self._spec.quiet:
+            return
+        if self._plan.security == "auth":
+            self._say(
+                "network security auth: what ranks of different hosts send each other is "
+                "authenticated and not encrypted"
+            )
+        by_machine: Dict[str, List[str]] = {}
+        for channel in self._channels:
+            by_machine.setdefault(channel.hello["machine"], []).append(channel.name)
+        for names in by_machine.values():
+            if len(names) > 1:
+                self._say(
+                    f"{' and '.join(names)} are one machine: their ranks would share memory "
+                    "if it were named once"
+                )
+
+    # ---- While the ranks run -----------------------------------------------------------------
+
+    def described(self) -> str:
+        """The job in words, for --verbose."""
+        parts = []
+        for index, channel in enumerate(self._channels):
+            ranks = [self._ranks[place.rank] for place in self._places[index]]
+            words = report.ranks_in_words([it.rank for it in ranks])
+            where = f"{channel.name} ({self._addresses[index]})"
+            parts.append(f"{where}: {words}, pids {[it.pid for it in ranks]}")
+        return f"job {self.job_id}: {len(self._ranks)} ranks; " + "; ".join(parts)
+
+    def cores(self) -> int:
+        """Of all hosts."""
+        return sum(channel.hello["cores"] for channel in self._channels)
+
+    def deadline(self, now: float) -> float:
+        """When `take` has to be called, news or not."""
+        return min(channel.deadline(now) for channel in self._channels)
+
+    def take(self, sink: Sink, now: float) -> None:
+        """Passes on what has come. What `sink` raises comes through; the rest comes next time."""
+        for channel in self._channels:
+            self._pump(channel, now)
+        for channel in self._channels:
+            while channel.messages:
+                self._on_message(channel, channel.messages.popleft(), sink, now)
+            if channel.has_ended:
+                self._lose(channel, channel.why_lost())
+            elif channel.pulse.is_silent(now):
+                self._lose(
+                    channel,
+                    f"nothing was heard of it for {self._plan.lease_s:g} s " "(COVEY_LEASE)",
+                )
+
+    def _on_message(self, channel: Channel, message: dict, sink: Sink, now: float) -> None:
+        kind = message["covey"]
+        if kind in ("out", "err"):
+            data = message["text"].encode("utf-8", "surrogateescape")
+            sink.feed(message["rank"], f"std{kind}", data, now)
+        elif kind == "exit":
+            self._ranks[message["rank"]].report(message["code"], message["out_of_memory"])
+            self.has_traces = self.has_traces or message["has_traces"]
+        elif kind == "told":
+            sink.told(message["text"])
+        elif kind == "deaf":
+            self.deaf += message["ranks"]
+        elif kind == "lost":
+            self._lose(channel, shown(message["text"]))
+
+    def _lose(self, channel: Channel, why: str) -> None:
+        """Its ranks count as ended. Nothing happens when they have."""
+        ranks = [it for it in self._ranks.values() if it.is_on(channel) and not it.is_over]
+        if ranks:
+            with_it = report.ranks_in_words([it.rank for it in ranks])
+            text = f"host {shown(channel.name)} is lost, and with it {with_it}: {why}"
+            for rank in ranks:
+                rank.report(1, lost=text)
+
+    def close(self) -> None:
+        """The agents end, and what they have started."""
+        if self._heart is not None:
+            self._heart.close()
+            self._heart = None
+        for channel in self._channels:
+            channel.close()
+        until = time.monotonic() + GIVE_UP_S
+        for channel in self._channels:
+            channel.await_end(until)
+        self._channels = []
+        self._selector.close()
+
+
+def _networks(channel: Channel) -> network.HostNetworks:
+    hello = channel.hello
+    addresses = [network.Address(*one) for one in hello["addresses"]]
+    return network.HostNetworks(
+        channel.name, hello["machine"], addresses, hello["by_ssh"], hello["peer"]
+    )
+
+
+def _refuse(reasons: Dict[Channel, str]) -> None:
+    """Raises LaunchError with a line for each host that has one."""
+    lines = [f"{channel.name}: {shown(text)}" for channel, text in reasons.items() if text]
+    if lines:
+        raise LaunchError("\n".join(lines))
+
+
+class _Waiting:
+    """For answers of all hosts."""
+
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        pump: Callable[[Channel, float], None],
+        readable: Tuple[Any, Optional[int]],
+        stopped: Callable[[], None],
+    ) -> None:
+        """`readable`: something is to be read there when a host has answered; the same of
+        signals."""
+        self._channels, self._pump, self._stopped = channels, pump, stopped
+        self._readable = [it for it in readable if it is not None]
+        self._answers: Dict[Channel, Dict[str, Any]] = {}
+        self._failed: Dict[Channel, str] = {}
+
+    def all(self, kind: str, limit_s: float) -> List[Dict[str, Any]]:
+        """The next message of each, which is of that kind. Raises LaunchError."""
+        self._answers, until = {}, time.monotonic() + limit_s
+        while True:
+            now = time.monotonic()
+            for channel in self._channels:
+                self._look(channel, kind, now)
+            known = {*self._answers, *self._failed}
+            missing = [channel for channel in self._channels if channel not in known]
+            if not missing or now >= until:
+                break
+            beat = min(channel.deadline(now) for channel in self._channels)
+            select.select(self._readable, [], [], max(0.0, min(until, beat) - now))
+            self._stopped()
+        for channel in missing:
+            text = f"{channel.name}: no answer within {limit_s:g} s (--start-timeout)"
+            self._failed[channel] = text
+        if self._failed:
+            lines = [self._failed[c] for c in self._channels if c in self._failed]
+            raise LaunchError("\n".join(lines))
+        return [self._answers[channel] for channel in self._channels]
+
+    def _look(self, channel: Channel, kind: str, now: float) -> None:
+        self._pump(channel, now)
+        if channel in self._answers or channel in self._failed:
+            return
+        if channel.messages:
+            message = channel.messages.popleft()
+            if message["covey"] == kind:
+                self._answers[channel] = message
+            elif message["covey"] == "refused":
+                self._failed[channel] = f"{channel.name}: {shown(message['text'])}"
+            else:
+                self._failed[channel] = f"{channel.name}: a message out of turn"
+        elif channel.has_ended:
+            self._failed[channel] = channel.why_not_started()

@@ -1,0 +1,204 @@
+"""The ranks that a launcher watches, each with its two streams, here or on other hosts.
+
+Nothing here decides: job.py does.
+"""
+
+from __future__ import annotations
+
+import selectors
+import sys
+from typing import Dict, List, Optional, Protocol
+
+from covey.launch import endings, report
+from covey.launch.output import Console, RankStream, TeeFile
+from covey.launch.summary import Summary
+
+DRAIN_READS = 1024
+
+
+class Rank(Protocol):
+    """A started rank: see RankProcess, whose attributes these are, and RemoteRank.
+
+    Attributes:
+        host: where it runs, when that is not here; else empty.
+        lost: how its host was lost, in words, when its end was not seen; else empty.
+        exit_fd: readable when it has ended; None: there is none.
+        is_watched: whether the launcher wakes up when it ends.
+    """
+
+    rank: int
+    pid: int
+    host: str
+    lost: str
+
+    @property
+    def stdout_fd(self) -> Optional[int]:
+        """Its output to be read; None: `Ranks.feed` is told."""
+
+    @property
+    def stderr_fd(self) -> Optional[int]:
+        """The same of its errors."""
+
+    @property
+    def exit_fd(self) -> Optional[int]:
+        """See above."""
+
+    @property
+    def returncode(self) -> Optional[int]:
+        """The exit code that the last `poll` saw."""
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether the kernel has killed it for memory."""
+
+    @property
+    def is_watched(self) -> bool:
+        """See above."""
+
+    def poll(self) -> Optional[int]:
+        """Looks whether it has ended."""
+
+    def signal_group(self, number: int) -> None:
+        """Sends a signal to it and all of its group."""
+
+    def kill(self) -> None:
+        """Ends it for good."""
+
+    def ask_where(self) -> bool:
+        """Has it say where it is. False: it cannot."""
+
+    def close(self) -> None:
+        """Closes its descriptors."""
+
+
+class Ranks:
+    """All of them. What writes to the consoles raises ConsoleGone."""
+
+    def __init__(self, selector: selectors.BaseSelector, summary: Summary) -> None:
+        """Borrows both."""
+        self.all: List[Rank] = []
+        self.out = Console(sys.stdout)
+        self.err = Console(sys.stderr)
+        self._selector, self._summary = selector, summary
+        self._streams: Dict[str, Dict[int, RankStream]] = {"stdout": {}, "stderr": {}}
+
+    def add(self, process: Rank, tees: Dict[str, TeeFile]) -> None:
+        """Watches a rank, which is the process's owner's to close: `tees` are closed by `close`."""
+        self.all.append(process)
+        for fd, name, console in (
+            (process.stdout_fd, "stdout", self.out),
+            (process.stderr_fd, "stderr", self.err),
+        ):
+            stream = RankStream(process.rank, fd, console, tees.get(name))
+            self._streams[name][process.rank] = stream
+            if fd is not None:
+                self._selector.register(fd, selectors.EVENT_READ, stream)
+        if process.exit_fd is not None:
+            self._selector.register(process.exit_fd, selectors.EVENT_READ, process)
+
+    def running(self) -> List[Rank]:
+        """Those that have not ended."""
+        return [process for process in self.all if process.returncode is None]
+
+    def _each_stream(self) -> List[RankStream]:
+        return [stream for streams in self._streams.values() for stream in streams.values()]
+
+    # ---- What they write ---------------------------------------------------------------------
+
+    def pump(self, ready: List[object], now: float) -> None:
+        """Passes on what is to be read at `ready`, and what has waited long enough."""
+        for stream in ready:
+            if isinstance(stream, RankStream):
+                stream.pump(now)
+                if stream.at_end and stream.fd is not None:
+                    self._selector.unregister(stream.fd)
+        for stream in self._each_stream():
+            stream.flush_if_due(now)
+
+    def feed(self, rank: int, name: str, data: bytes, now: float) -> None:
+        """A piece of a stream, from another host."""
+        self._streams[name][rank].take(data, now)
+
+    def told(self, text: str) -> None:
+        """For the summary, likewise."""
+        self._summary.add(text)
+
+    def deadlines(self) -> List[float]:
+        """When `pump` has something to do."""
+        found = [stream.deadline() for stream in self._each_stream()]
+        return [deadline for deadline in found if deadline is not None]
+
+    def hold(self) -> None:
+        """Keeps the stderr of all from now on, for `drain`."""
+        for stream in self._streams["stderr"].values():
+            stream.hold()
+
+    def drain(self, now: float) -> None:
+        """The last output of dead ranks in their pipes."""
+        for stream in self._each_stream():
+            if not stream.at_end:
+                stream.pump(now, DRAIN_READS)
+            stream.flush_if_due(now, force=True)
+            if stream.held:
+                text = [line.decode("utf-8", "replace") for line in stream.held]
+                lines = [line.encode() for line in report.without_tracebacks(text)]
+                self.err.write(lines, self.err.prefix(stream.rank))
+
+    def drain_stderr(self, rank: int, now: float) -> None:
+        """That of a rank that has ended."""
+        self._streams["stderr"][rank].pump(now, DRAIN_READS)
+
+    # ---- How they end ------------------------------------------------------------------------
+
+    def reaped(self) -> List[Rank]:
+        """Those that have ended since the last call."""
+        ended = [process for process in self.running() if process.poll() is not None]
+        for process in ended:
+            if process.exit_fd is not None:
+                self._selector.unregister(process.exit_fd)
+        return ended
+
+    def exit_of(self, process: Rank, now: float) -> report.Exit:
+        """The end of a rank that has failed; `drain_stderr` first."""
+        assert process.returncode is not None
+        stream = self._streams["stderr"][process.rank]
+        return report.Exit(
+            rank=process.rank,
+            pid=process.pid,
+            code=process.returncode,
+            at=now,
+            traceback_at=stream.traceback_at,
+            stderr_tail=[line.decode("utf-8", "replace") for line in stream.tail],
+            out_of_memory=process.out_of_memory,
+            host=process.host,
+            lost=process.lost,
+        )
+
+    def ask_where(self) -> List[int]:
+        """Has them say what they wait for. Returns those that will."""
+        return [process.rank for process in self.running() if process.ask_where()]
+
+    def have_answered(self, ranks: List[int], asked_at: float, now: float) -> bool:
+        """True when each of `ranks` has said something since, or ended, and is quiet."""
+        running = {process.rank for process in self.running()}
+        for rank in ranks:
+            said_at = self._streams["stderr"][rank].last_data_at
+            if rank not in running:
+                continue
+            if said_at is None or said_at < asked_at or now < said_at + endings.QUIET_S:
+                return False
+        return True
+
+    def signal(self, number: int) -> None:
+        """A signal to all, as that of a Ctrl-Z."""
+        for process in self.all:
+            process.signal_group(number)
+
+    def close(self) -> None:
+        """None of them is left."""
+        for process in self.all:
+            process.kill()
+        for stream in self._each_stream():
+            stream.close()
+        for process in self.all:
+            process.close()

@@ -1,0 +1,121 @@
+"""What a host gives to a job: the command's surroundings, its memory, its listeners, its ranks.
+
+Internal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import socket
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from covey.launch import book
+from covey.launch.carried import arrived
+from covey.launch.check import check_command, check_writable_folder, has_traces
+from covey.launch.environment import Descriptors, gpus_of, rank_environment
+from covey.launch.hosts import places
+from covey.launch.process import RankProcess
+from covey.launch.spec import JobSpec, LaunchError
+from covey.launch.start import StorePort, make_memory, starting
+from covey.launch.summary import Summary
+
+_BACKLOG = 4096  # Every rank of the job may connect at once; the system has a limit of its own.
+
+
+class Station:
+    """One host's part of a job. Close it when the ranks have ended."""
+
+    def __init__(self, job: Dict[str, Any]) -> None:
+        """`job`: the message, see fleet.py."""
+        self._job = job
+        self._places = [place for place in places(job["counts"]) if place.host == job["host"]]
+        self._listeners: List[socket.socket] = []
+        self._environ: Dict[str, str] = {}
+        self._spec = JobSpec(size=len(self._places), **job["spec"])
+        self._port = StorePort()
+        self.summary = Summary()
+
+    @property
+    def store_port(self) -> Optional[int]:
+        """A free port for a store that rank 0 may serve."""
+        return self._port.number
+
+    def enter(self) -> None:
+        """Goes to the folder of the command, and looks whether it can run there. Raises
+        LaunchError."""
+        folder = self._job["cwd"]
+        try:
+            os.chdir(folder)
+        except OSError as error:
+            raise LaunchError(
+                f"cannot enter the working folder {folder}: {error.strerror}; start coveyrun in a "
+                "folder that every host has"
+            ) from error
+        spec = self._spec
+        self._environ = arrived(self._job["environ"], os.environ, folder)
+        environ = {**self._environ, **spec.extra_env}
+        for name in (name for name in environ if name.startswith("COVEY_")):
+            os.environ[name] = environ[name]  # The memory of the job has settings too.
+        check_command(spec.command, spec.size, spec.program, environ, self._is_own(environ))
+        if spec.timeline_dir is not None:
+            check_writable_folder("--timeline", spec.timeline_dir)
+        if self._job["bind_gpus"]:
+            self._spec = dataclasses.replace(spec, gpus=gpus_of(environ))
+
+    def _is_own(self, environ: Dict[str, str]) -> bool:
+        """Whether the command's Python is this one, which has the package."""
+        found = shutil.which(self._spec.command[0], path=environ.get("PATH"))
+        same = environ.get("PYTHONPATH", "") == os.environ.get("PYTHONPATH", "")
+        return same and found == sys.executable
+
+    def listen(self) -> List[List[Any]]:
+        """[address, port] of a new listener for each rank, and of one that the other hosts try.
+        Raises LaunchError."""
+        address = self._job["address"]
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            for _ in range(len(self._places) + 1):
+                where = (address, 0)
+                listener = socket.create_server(where, family=family, backlog=_BACKLOG)
+                self._listeners.append(listener)
+        except OSError as error:
+            raise LaunchError(f"cannot listen at {address}: {error.strerror}") from error
+        return [[address, listener.getsockname()[1]] for listener in self._listeners]
+
+    def start(self, message: Dict[str, Any], wait: Callable[[Any], None]) -> Iterator[RankProcess]:
+        """Starts the ranks, one after the other. `wait`: until there is something to read there.
+        Raises LaunchError, and what `wait` raises."""
+        spec, store = self._spec, message["store"]
+        self._listeners.pop().close()  # It has been tried.
+        with contextlib.ExitStack() as ours:
+            memory = make_memory(spec.size)
+            ours.callback(os.close, memory)
+            fds = Descriptors(memory, self.summary.fd)
+            if message["book"]:
+                fds = fds._replace(book=book.make(message["book"]))
+                ours.callback(os.close, fds.book)
+            envs = [
+                rank_environment(self._environ, spec, place, message["job"], fds, store)
+                for place in self._places
+            ]
+            passed = [fd for fd in fds if fd >= 0]
+            start = ours.enter_context(starting(spec, envs, passed, wait))
+            for place, env, listener in zip(self._places, envs, self._listeners):
+                listen_fd = listener.fileno() if message["book"] else -1
+                yield RankProcess(place.rank, start(env, listen_fd))
+                listener.close()
+
+    def has_traces(self) -> bool:
+        """Whether there are traces in the folder for them."""
+        return has_traces(self._spec.timeline_dir)
+
+    def close(self) -> None:
+        """May be called again."""
+        for listener in self._listeners:
+            listener.close()
+        self._port.close()
+        self.summary.close()

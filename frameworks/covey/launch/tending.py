@@ -1,0 +1,183 @@
+"""The ranks of a host while they run: their output and ends go to coveyrun, its signals to them.
+
+coveyrun decides all endings but one: when it is gone, or silent for a lease, the ranks are ended
+here. Internal.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from typing import Dict, List, Optional
+
+from covey.launch import endings
+from covey.launch.output import READ_BYTES, READS_PER_TURN
+from covey.launch.process import RankProcess
+from covey.launch.pulse import Pulse
+from covey.launch.signals import SignalInbox
+from covey.launch.station import Station
+from covey.launch.wire import Wire
+
+# With so much unsent the ranks' pipes are left alone: a rank that writes faster waits.
+_MOST_UNSENT_BYTES = 1 << 20
+_DRAIN_READS = 1024
+_POLL_S = 0.05  # where the system has no descriptor for a process's end
+_FAREWELL_S = 1.0
+
+
+class Tending:
+    """The ranks of this host. Use once, then `close`."""
+
+    def __init__(self, wire: Wire, inbox: SignalInbox, pulse: Pulse, station: Station) -> None:
+        """Borrows all of them."""
+        self._wire, self._inbox, self._pulse, self._station = wire, inbox, pulse, station
+        self._everything = selectors.DefaultSelector()
+        self._but_output = selectors.DefaultSelector()
+        self._ranks: Dict[int, RankProcess] = {}
+        self._ending: Optional[endings.Ending] = None
+        for selector in (self._everything, self._but_output):
+            selector.register(wire.read_fd, selectors.EVENT_READ, None)
+            if inbox.fd is not None:
+                selector.register(inbox.fd, selectors.EVENT_READ, None)
+
+    def add(self, process: RankProcess) -> None:
+        """A rank that was started."""
+        self._ranks[process.rank] = process
+        for name, fd in (("out", process.stdout_fd), ("err", process.stderr_fd)):
+            self._everything.register(fd, selectors.EVENT_READ, (process.rank, name))
+        if process.exit_fd is not None:
+            for selector in (self._everything, self._but_output):
+                selector.register(process.exit_fd, selectors.EVENT_READ, None)
+
+    def run(self) -> None:
+        """Until coveyrun has closed the wire, or is lost, and no rank is left."""
+        while not self._is_over():
+            self._turn()
+
+    def _is_over(self) -> bool:
+        if self._ending is None:
+            return False
+        running = any(process.returncode is None for process in self._ranks.values())
+        return not running or self._ending.given_up(time.monotonic())
+
+    def _turn(self) -> None:
+        is_full = self._wire.pending_bytes > _MOST_UNSENT_BYTES and self._ending is None
+        selector = self._but_output if is_full else self._everything
+        self._watch_room(selector)
+        ready = selector.select(self._timeout())
+        now = time.monotonic()
+        for key, _ in ready:
+            if key.data is not None:
+                rank, name = key.data
+                self._pass_on(key.fd, rank, name, READS_PER_TURN)
+        self._wire.flush()
+        deaf = []
+        for message in self._wire.receive():
+            self._pulse.heard(now)
+            deaf += self._obey(message)
+        if deaf:
+            self._wire.send("deaf", ranks=deaf)
+        self._reap()
+        self._pulse.beat(now)
+        self._look_for_the_end(now)
+
+    def _watch_room(self, selector: selectors.BaseSelector) -> None:
+        """Has the selector return when more can be sent."""
+        is_watched = self._wire.write_fd in selector.get_map()
+        if self._wire.pending_bytes and not self._wire.at_end:
+            if not is_watched:
+                selector.register(self._wire.write_fd, selectors.EVENT_WRITE, None)
+        elif is_watched:
+            selector.unregister(self._wire.write_fd)
+
+    def _timeout(self) -> float:
+        now = time.monotonic()
+        deadlines = [self._pulse.deadline()]
+        if self._ending is not None:
+            deadlines.append(self._ending.deadline())
+        if any(it.exit_fd is None and it.returncode is None for it in self._ranks.values()):
+            deadlines.append(now + _POLL_S)
+        return max(0.0, min(deadlines) - now)
+
+    def _pass_on(self, fd: int, rank: int, name: str, reads: int) -> None:
+        for _ in range(reads):
+            try:
+                data = os.read(fd, READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                if fd in self._everything.get_map():
+                    self._everything.unregister(fd)
+                return
+            self._wire.send(name, rank=rank, text=data.decode("utf-8", "surrogateescape"))
+
+    def _obey(self, message: dict) -> List[int]:
+        """What coveyrun says. Returns the ranks that cannot say where they are."""
+        if message["covey"] == "signal":
+            self._pulse.is_suspended = message["number"] == signal.SIGSTOP
+            for rank in message["ranks"]:
+                self._ranks[rank].signal_group(message["number"])
+        elif message["covey"] == "ask":
+            return [rank for rank in message["ranks"] if not self._ranks[rank].ask_where()]
+        return []
+
+    def _reap(self) -> None:
+        for process in self._ranks.values():
+            if process.returncode is not None or process.poll() is None:
+                continue
+            if process.exit_fd is not None:
+                for selector in (self._everything, self._but_output):
+                    selector.unregister(process.exit_fd)
+            for name, fd in (("out", process.stdout_fd), ("err", process.stderr_fd)):
+                self._pass_on(fd, process.rank, name, _DRAIN_READS)
+            told = self._station.summary.news()
+            if told:
+                self._wire.send("told", text=told)
+            self._wire.send(
+                "exit",
+                rank=process.rank,
+                code=process.returncode,
+                out_of_memory=process.out_of_memory,
+                has_traces=self._station.has_traces(),
+            )
+
+    def _look_for_the_end(self, now: float) -> None:
+        if self._ending is None:
+            why = self._why_to_end(now)
+            if why is None:
+                return
+            if why:
+                self._wire.send("lost", text=why)
+            self._ending = endings.Ending(endings.AFTER_TERMINATE, None, now)
+        number = self._ending.due(now)
+        while number is not None:
+            for process in self._ranks.values():
+                process.signal_group(number)
+            number = self._ending.due(now)
+
+    def _why_to_end(self, now: float) -> Optional[str]:
+        """None: nothing says so. Empty: coveyrun knows."""
+        if self._wire.at_end:
+            return ""
+        if self._pulse.is_silent(now):
+            return "it has heard nothing from coveyrun for a lease"
+        for number in self._inbox.take():
+            if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                return f"its agent got {signal.Signals(number).name}"
+        return None
+
+    def close(self) -> None:
+        """No rank outlives this."""
+        for process in self._ranks.values():
+            process.kill()
+        until = time.monotonic() + _FAREWELL_S
+        while self._wire.pending_bytes and not self._wire.at_end and time.monotonic() < until:
+            self._watch_room(self._but_output)
+            self._but_output.select(_POLL_S)
+            self._wire.flush()
+        for process in self._ranks.values():
+            process.close()
+        self._everything.close()
+        self._but_output.close()
