@@ -32,6 +32,7 @@ torch.set_num_threads(1)
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
 METHODS = "allreduce allreduce:codec=int8 eager:admit=all local:local_steps=2 dpsgd"
+METHODS += " diloco:local_steps=2 local:local_steps=2,warmup_steps=2,then=allreduce@4"
 for method in METHODS.split():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(200, 100), torch.nn.ReLU(), torch.nn.Linear(100, 3))
@@ -49,6 +50,30 @@ for method in METHODS.split():
     hvd.check_replicas(net)
     assert loss() < 0.9 * before, (method, before, loss())
 print(f"fine {rank}", flush=True)
+"""
+
+# The backend of torch.distributed, under DDP.
+BACKEND = """
+import torch, torch.distributed as dist, covey.torch
+torch.set_num_threads(1)
+torch.manual_seed(0)
+dist.init_process_group("covey")
+rank, size = dist.get_rank(), dist.get_world_size()
+net = torch.nn.Sequential(torch.nn.Linear(300, 300), torch.nn.ReLU(), torch.nn.Linear(300, 10))
+ddp = torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+for step in range(5):
+    optimizer.zero_grad()
+    drawn = torch.Generator().manual_seed(rank + 10 * step)
+    ddp(torch.randn(8, 300, generator=drawn)).square().mean().backward()
+    optimizer.step()
+mine = torch.cat([p.detach().flatten() for p in net.parameters()])
+all_ranks = [torch.empty_like(mine) for _ in range(size)]
+dist.all_gather(all_ranks, mine)
+assert all(torch.equal(theirs, mine) for theirs in all_ranks)
+dist.barrier()
+print(f"fine {rank}", flush=True)
+dist.destroy_process_group()
 """
 
 
@@ -83,6 +108,9 @@ class TcpTest(Tensors):
 
     def test_methods(self) -> None:
         self.fine(TRAINING, "a:2,b,c", 4)
+
+    def test_backend_of_torch_distributed(self) -> None:
+        self.fine(BACKEND, "a:2,b", 3)
 
 
 class TorchrunTest(Tensors):

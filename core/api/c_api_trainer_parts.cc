@@ -159,6 +159,8 @@ bool AllocateMemory(const Use& use, const covey_trainer_config& config, size_t l
     const bool is_of_all = plan.admission == Admission::kAll;
     has_gradients |= plan.payload == Payload::kGradients ? config.reduces == 0 || !is_of_all
                                                          : config.keeps_gradients == 0;
+    // Versions of deltas are read where they lie, or copied where no memory is shared.
+    has_gradients |= plan.payload == Payload::kDelta && use->transport().words() == nullptr;
     is_shared |= !is_of_all && plan.admission != Admission::kNeighbors;
     // Rounds of models have memory of their own for them.
     has_model |= plan.payload == Payload::kDelta || plan.payload == Payload::kNone ||

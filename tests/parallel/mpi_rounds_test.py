@@ -190,6 +190,24 @@ NEIGHBORS = """
     print("fine", rank, flush=True)
 """
 
+# Versions of deltas, with gradients that the script keeps.
+DELTAS = """
+    import torch, covey.torch as hvd
+    torch.set_num_threads(1)
+    hvd.init()
+    torch.manual_seed(0)
+    net = torch.nn.Linear(30, 20)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), model=net, method="diloco:local_steps=2")
+    for step in range(8):
+        optimizer.zero_grad()
+        net(torch.full((1, 30), hvd.rank() + 1.0)).square().mean().backward()
+        optimizer.step()
+    optimizer.finish()
+    hvd.check_replicas(net)
+    print("fine", hvd.rank(), flush=True)
+"""
+
 MODELS = """
     import torch, covey, covey.torch as hvd
     hvd.init()
@@ -234,6 +252,9 @@ class MpiRoundsTest(MpiJob):
 
     def test_steps_with_nothing_to_give(self) -> None:
         self.check_fine(3, NULLS)
+
+    def test_deltas(self) -> None:
+        self.check_fine(3, DELTAS)
 
     def test_models_are_averaged_with_neighbors(self) -> None:
         for size in (4, *also(2)):

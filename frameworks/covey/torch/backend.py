@@ -3,7 +3,7 @@ imported when a process group is made, is ``c10d.py``. Internal.
 
 torch.distributed wants a store that its ranks share. torchrun serves one and says where; coveyrun
 says at which port rank 0 may serve one, and where covey.torch is imported a file in memory, which
-rank 0 makes, stands for it.
+rank 0 makes, stands for it among ranks of one host.
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ def _file_of_job() -> str:
 
 
 def _is_of_job(place: Dict[str, str]) -> bool:
-    """Whether a rank of coveyrun asks for a group of all ranks: it has given no other place."""
+    """Whether a rank of coveyrun on one host asks for a group of all ranks: it has given no other
+    place."""
     ours = (("rank", "COVEY_RANK"), ("world_size", "COVEY_SIZE"))
-    return rendezvous.under_coveyrun(os.environ) and all(
+    on_one_host = "COVEY_BOOK_FD" not in os.environ
+    return on_one_host and rendezvous.under_coveyrun(os.environ) and all(
         place.get(name, os.environ.get(variable)) == os.environ.get(variable)
         for name, variable in ours
     )
