@@ -129,7 +129,7 @@ bool Machine::Await(int32_t me, const Step& step) {
   return true;
 }
 
-// Of begins all members learn.
+// All members learn of a begin.
 bool Machine::Reaches(int32_t from, int32_t to) const {
   const std::vector<int16_t>& reach = schedules_[static_cast<size_t>(from)].reach;
   return from == to || reach.empty() || std::find(reach.begin(), reach.end(), to) != reach.end();

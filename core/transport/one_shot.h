@@ -25,8 +25,8 @@ class OneShot {
   int fd() const { return fd_; }
   // Costs a call of the kernel only if it is not armed.
   void Arm();
-  // After `fd` was readable: it is not any more, until armed. What a thread has stored before an
-  // Arm that found this armed is seen by the caller afterwards.
+  // After `fd` was readable: it is not any more, until armed. The caller sees the stores of
+  // threads that came before an Arm without effect.
   void Consume();
 
  private:

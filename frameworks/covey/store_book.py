@@ -95,8 +95,8 @@ def _place(listener: socket.socket) -> Dict[str, Any]:
 
 
 def _content(said: bytes) -> Dict[str, Any]:
-    """What a rank has put into the store. A stranger that reaches the store can put something else
-    there: nothing in it is evaluated."""
+    """The content that a rank has put into the store. A stranger that reaches the store can put
+    something else there: nothing in it is evaluated."""
     try:
         content = json.loads(said)
         if isinstance(content, dict):
@@ -156,7 +156,7 @@ def _keyed(text: str, environ: Mapping[str, str]) -> str:
 
 
 def _settings(text: str, rank: int, size: int) -> Dict[str, Any]:
-    """Of the book; the core reads it again, and strictly."""
+    """The settings by the book. The core reads the book again, and strictly."""
     try:
         lines = [line.split() for line in text.splitlines()[3:]]
         lowest = [int(words[1]) for words in lines]

@@ -146,7 +146,7 @@ class Builder {
   const std::vector<Piece>& OwnPieces(uint32_t q) const { return Of(q).own; }
   const std::set<int32_t>& Partners(uint32_t q) const { return Of(q).partners; }
 
-  // What the owner on `host` adds up of a piece.
+  // The part of a piece that the owner on `host` adds up.
   ByteRange PartOn(const Piece& piece, size_t host) const {
     if (!Spreads()) return {piece.begin, piece.end};
     const uint64_t length = piece.end - piece.begin;

@@ -334,7 +334,7 @@ TEST_P(CollectivesTest, AveragesOfIntegersWrap) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,
                          testing::Values(Place{2, ""}, Place{3, ""}, Place{4, ""}, Place{6, ""}));
-// Of the group one member and three, one and two, three times one; all of one host.
+// The group's members on hosts: one and three, one and two, three times one, all on one.
 INSTANTIATE_TEST_SUITE_P(OverNetwork, CollectivesTest,
                          testing::Values(Place{6, kOverNetwork, 3}, Place{4, kOverNetwork, 2},
                                          Place{5, kOverNetwork, 2}, Place{4, kOverNetwork, 4},

@@ -192,7 +192,7 @@ class HostsTest(unittest.TestCase):
         env = {"LR": "0.1", "SSH_AUTH_SOCK": "/here", "HOME": "/home-there"}
         where = os.path.realpath(self.folder)
         code, out, err = self.run_on("a,b", "-x", "FROM_X=a=b", *python(show), env=env, cwd=where)
-        # Of this machine's agents the environment is that of the launcher.
+        # Agents of this machine have the environment of the launcher.
         wanted = f"{where} 0.1 a=b /here {where} /home-there"
         self.assertEqual((code, sorted(out), err), (0, [f"[0] {wanted}", f"[1] {wanted}"], []))
 

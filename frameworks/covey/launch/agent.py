@@ -1,7 +1,7 @@
 """coveyrun on one host of a job: `python -m covey.launch.agent`, by ssh. Internal.
 
 It talks to coveyrun over its standard input and output, and ends when its input does, with all that
-it has started. Who asks whom:
+it has started. The messages of each side:
 
     coveyrun  hello  reach (hosts, their listeners)  start (book)  signal, ask  (end of input)
     agent     hello, ready or refused  reached       started       out, err, told, exit, deaf, lost
@@ -131,7 +131,7 @@ class Agent:
 
 @contextlib.contextmanager
 def _own_streams() -> Iterator[Wire]:
-    """The wire. What is printed here otherwise goes to standard error, and nothing is read."""
+    """The wire. Other output goes to standard error, and other input is empty."""
     read_fd, write_fd = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

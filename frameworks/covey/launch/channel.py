@@ -88,7 +88,7 @@ class Channel:
 
     @property
     def name(self) -> str:
-        """Of the host, for people."""
+        """The name of the host, for people."""
         return self.host.name
 
     def deadline(self, now: float) -> float:
@@ -101,7 +101,7 @@ class Channel:
         agent = [self._plan.python, *_AGENT]
         said = [f"{name}={environ[name]}" for name in _OF_PYTHON if environ.get(name)]
         every_s = max(1, math.ceil(self._plan.lease_s / 3))
-        # Of an option that is said twice ssh takes the first: the user's.
+        # ssh takes the first of two equal options: the user's.
         options = (
             "BatchMode=yes",
             f"ConnectTimeout={_CONNECT_S}",

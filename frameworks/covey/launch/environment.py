@@ -24,7 +24,7 @@ OF_TORCHRUN = (
 # What launchers are told: how they find each other (a rank that has it does not look), and what
 # they preload.
 OF_LAUNCHERS = ("COVEY_RENDEZVOUS", "COVEY_SECRET_FILE", "COVEY_PRELOAD")
-# Of a job on several hosts that this launcher is itself a rank of.
+# The launcher may itself be a rank of a job on several hosts: these are of that job.
 OF_HOSTS = ("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "GROUP_RANK")
 
 
@@ -77,7 +77,7 @@ def place_variables(place: Place) -> Dict[str, str]:
 
 
 class Descriptors(NamedTuple):
-    """What a rank inherits: the memory of its host, the summary, and the book; -1: no book."""
+    """The descriptors of a rank: its host's memory, the summary, the book; -1: there is no book."""
 
     memory: int
     summary: int

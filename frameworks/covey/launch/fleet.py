@@ -83,7 +83,7 @@ class RemoteRank:
 
 
 class Sink(Protocol):
-    """What ranks write and tell, where it goes."""
+    """The receiver of the output and the reports of ranks."""
 
     def feed(self, rank: int, name: str, data: bytes, now: float) -> None:
         """A piece of stdout or stderr. May raise."""
@@ -256,7 +256,7 @@ class Fleet:
         return min(channel.deadline(now) for channel in self._channels)
 
     def take(self, sink: Sink, now: float) -> None:
-        """Passes on what has come. What `sink` raises comes through; the rest comes next time."""
+        """Passes on what has come. An error of `sink` comes through; the rest comes next time."""
         for channel in self._channels:
             self._pump(channel, now)
         for channel in self._channels:

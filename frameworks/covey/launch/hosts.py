@@ -44,7 +44,7 @@ class Place:
 
 
 def parse(text: str) -> List[Host]:
-    """Of `HOST[:SLOTS],...`, a slot each unless it is said. Raises LaunchError.
+    """The hosts of `HOST[:SLOTS],...`, one slot by default. Raises LaunchError.
 
     Example:
         >>> parse("a:4,[fd00::2]:2")
@@ -54,7 +54,7 @@ def parse(text: str) -> List[Host]:
 
 
 def read_file(path: str) -> List[Host]:
-    """Of a file with `HOST`, `HOST:SLOTS` or `HOST slots=N` in each line, and comments behind #.
+    """The hosts of a file: lines `HOST`, `HOST:SLOTS` or `HOST slots=N`, and comments behind #.
 
     Raises:
         LaunchError: it cannot be read, or a line of it; names the line.

@@ -1,4 +1,4 @@
-"""What an agent and coveyrun tell each other first: who they are, and what of. Internal."""
+"""The first message of an agent and of coveyrun: protocol, version, build, host. Internal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build() -> str:
 
 
 def own() -> Dict[str, Any]:
-    """Of this process: protocol, version and build."""
+    """This process: protocol, version and build."""
     return {"protocol": PROTOCOL, "version": _native.version, "build": build()}
 
 
@@ -46,7 +46,7 @@ def of_host() -> Dict[str, Any]:
 
 
 def difference(ours: Dict[str, Any], theirs: Dict[str, Any]) -> str:
-    """What does not fit, in words; empty: nothing."""
+    """The first difference, in words; empty: there is none."""
     for name in ("version", "protocol", "build"):
         here, there = ours.get(name), theirs.get(name)
         if here != there:

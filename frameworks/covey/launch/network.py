@@ -50,7 +50,7 @@ class Address:
 
 @dataclass(frozen=True)
 class HostNetworks:
-    """What a host has told.
+    """The addresses that a host has told.
 
     Attributes:
         host: its name.

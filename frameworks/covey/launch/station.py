@@ -1,4 +1,4 @@
-"""What a host gives to a job: the command's surroundings, its memory, its listeners, its ranks.
+"""A host's part of a job: the command's surroundings, its memory, its listeners, its ranks.
 
 Internal.
 """

@@ -114,7 +114,7 @@ class Tending:
             self._wire.send(name, rank=rank, text=data.decode("utf-8", "surrogateescape"))
 
     def _obey(self, message: dict) -> List[int]:
-        """What coveyrun says. Returns the ranks that cannot say where they are."""
+        """Takes the messages of coveyrun. Returns the ranks that cannot say where they are."""
         if message["covey"] == "signal":
             self._pulse.is_suspended = message["number"] == signal.SIGSTOP
             for rank in message["ranks"]:

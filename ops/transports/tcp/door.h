@@ -59,7 +59,7 @@ class Door {
   void Tick(Time now);
   // When Tick has something to do; kNever: not by time.
   Time Next() const;
-  // Nobody else is expected: later ones meet no listener.
+  // All peers have come: later connections wait for the next link, unheard.
   void Shut();
   size_t size() const;
 

@@ -24,7 +24,7 @@
 
 namespace covey::tcp {
 
-// What all connections of a rank have in common. Outlives them.
+// The terms that all connections of a rank have in common. Outlives them.
 struct Terms {
   Rank rank = kNoRank;
   int32_t size = 0;

@@ -157,7 +157,7 @@ std::span<std::byte> Stream::Rest() {
   return std::span(message_).subspan(got_, std::min(left, message_.size() - got_));
 }
 
-// What lies in the stage. kDone: a message; kWait: more has to come.
+// Parses the stage. kDone: a message; kWait: more has to come.
 Outcome Stream::Parse(std::span<const std::byte>* message) {
   for (;;) {
     if (!in_body_) {

@@ -55,7 +55,7 @@ class Stream {
   int error() const { return error_; }
   bool is_malformed() const { return is_malformed_; }
 
-  // Of the interest in room that the poller has been told.
+  // Whether the poller has been told that room is waited for.
   bool watches_room = false;
 
  private:

@@ -127,8 +127,8 @@ Tls::Tls(const TlsKey& key, Socket* socket, bool dials, uint64_t records_per_key
     SSL_set_connect_state(ssl_);
   else
     SSL_set_accept_state(ssl_);
-  // Who shows a certificate instead is refused. The accepting side asks for none: there, this would
-  // demand a context of session ids.
+  // A peer that shows a certificate instead is refused. The accepting side asks for none: there,
+  // this would demand a context of session ids.
   if (dials) SSL_set_verify(ssl_, SSL_VERIFY_PEER, nullptr);
 }
 

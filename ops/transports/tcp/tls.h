@@ -24,7 +24,7 @@
 
 namespace covey::tcp {
 
-// What a job's key makes of OpenSSL. Outlives its Tls objects.
+// OpenSSL's context for a job's key. Outlives its Tls objects.
 class TlsKey {
  public:
   // Other `purpose`, other key: sides of different purposes refuse each other.
@@ -72,7 +72,7 @@ class Tls {
   // Without ReadAhead no byte behind the record that it reads is taken from the socket.
   Outcome Read(void* to, size_t length, size_t* read);
   void ReadAhead();
-  // Of what was read ahead nothing is left: another Read asks the socket.
+  // Nothing of the bytes read ahead is left: another Read asks the socket.
   // Read has ended because the connection has, not because of what it brought.
   bool is_cut() const { return last_ == Outcome::kEnded; }
   bool IsDrained() const { return ahead_begin_ == ahead_end_ && SSL_pending(ssl_) == 0; }

@@ -23,7 +23,7 @@ class MailLink final : public Link {
   MailLink(InprocNetwork* network, Rank rank)
       : MailLink(network,
                  std::make_shared<SortedMail>(&network->transport(rank), std::vector<Rank>{}), 1) {}
-  // Of one whose HostView takes the other mail, where each host has so many ranks.
+  // Of a rank whose HostView takes the other mail, where each host has so many ranks.
   MailLink(InprocNetwork* network, std::shared_ptr<SortedMail> mail, int32_t per_host)
       : network_(network),
         mail_(std::move(mail)),
