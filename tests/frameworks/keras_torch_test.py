@@ -134,7 +134,8 @@ def outside_of_the_set() -> None:
     variables = [keras.Variable(numpy.ones(2, "float32"))]
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), process_set=first)
     for _ in range(2):
-        optimizer.apply([torch.full((2,), float(hvd.rank() + 1))], variables)
+        gradient = torch.full((2,), float(hvd.rank() + 1), device=variables[0].value.device)
+        optimizer.apply([gradient], variables)
     optimizer.finish()
     assert moved(variables) == [[2 * RATE * (hvd.rank() + 1)] * 2], moved(variables)
     assert (optimizer.trainer is None) == (hvd.rank() != 0)
