@@ -53,7 +53,8 @@ class Waiting:
         for channel in missing:
             text = f"{channel.name}: no answer within {limit_s:g} s (--start-timeout)"
             self._failed[channel] = text
-        return self._answers, {c: self._failed[c] for c in channels if c in self._failed}
+        answers = {c: self._answers[c] for c in channels if c in self._answers}
+        return answers, {c: self._failed[c] for c in channels if c in self._failed}
 
     def _look(self, channel: Channel, kind: str, now: float) -> None:
         self._pump(channel, now)
