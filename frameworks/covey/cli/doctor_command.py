@@ -1,4 +1,4 @@
-"""`covey doctor`: what would go wrong, before a job is started on this host or on several."""
+"""`covey doctor`: the obstacles of a job on this host or on several, before it is started."""
 
 from __future__ import annotations
 

@@ -10,9 +10,10 @@ _NO_BYTES = 1 << 62
 
 
 def limits(root: str = "/sys/fs/cgroup", groups: str = "/proc/self/cgroup") -> Dict[str, float]:
-    """What there is of: memory (bytes), memory_used, pids, pids_used, cpus (a quota of cores).
+    """By name, where there is a limit: memory (bytes), pids, cpus (cores), and memory_used and
+    pids_used beside them.
 
-    The narrowest limit of the group and of those above it counts, with the use of that group.
+    The narrowest limit of the group and of those above counts, with the use of that group.
     """
     found: Dict[str, float] = {}
     for folder in _folders(root, groups):

@@ -1,4 +1,4 @@
-"""The checks of a job, by what its hosts have said. Pure. Internal."""
+"""The checks of a job, by the answers of its hosts. Pure. Internal."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _SECURITY = {
     ),
     "auth": Check(
         "security", WARNING, "auth: ranks prove that they are of the job, and then send in the "
-        "clear: a host that can change packets on the way reads and alters tensors and objects",
+        "clear: a host that can change packets on the way reads and alters tensors, and objects, "
+        "which are unpickled",
         "leave --network-security away where the network is not yours alone",
     ),
 }  # fmt: skip
 
 
 def of(found: Findings) -> List[Check]:
-    """All of them, in the order in which a job would meet them."""
+    """All checks, first those of single hosts."""
     checks = [*_hosts(found), *host_checks.of_hosts(found), *_names(found), *_clocks(found)]
     if len(found.ranks) > 1:
         checks += [*_network(found), *_ports(found), *_packets(found), *_speed(found)]

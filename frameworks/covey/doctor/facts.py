@@ -1,4 +1,4 @@
-"""What a host is like, as far as jobs can fail by it. Runs on the host and decides nothing.
+"""The properties of a host by which jobs can fail. Gathered on the host, without a verdict.
 
 Internal.
 """

@@ -1,4 +1,4 @@
-"""The checks of single hosts: what a rank needs of the host that it runs on. Internal."""
+"""The checks of single hosts: the needs of a rank on its host. Pure. Internal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FINDS_SILENCE = (6, 15)  # ops/transports/tcp/socket.cc: TCP_RTO_MAX_MS
 
 
 def of_hosts(found: Findings) -> Iterator[Check]:
-    """All of them."""
+    """All checks of the hosts that have answered."""
     if not found.facts:
         return
     yield from _packages(found)

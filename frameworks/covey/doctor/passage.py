@@ -84,7 +84,7 @@ class Sink:
 
 
 def outcomes(targets: Sequence[Tuple[str, int]], token: str) -> List[Dict[str, Any]]:
-    """What comes of sending to the Sink at each of `targets`, with:
+    """The outcome of sending to the Sink at each of `targets`, with:
 
     why          why there is no connection; empty: there is one
     source       the own address that the system has chosen

@@ -10,7 +10,8 @@ from covey.doctor.visit import Findings
 
 
 def lines(checks: Sequence[Check]) -> List[str]:
-    """A line of each: state, name, what was seen, the next step; then the sum of it."""
+    """A line of each check: state, name, findings, next step; the last says whether a job would
+    start."""
     wide = max(len(check.name) for check in checks)
     state_wide = max(map(len, STATES))
     found = []
@@ -27,7 +28,7 @@ def lines(checks: Sequence[Check]) -> List[str]:
 
 
 def as_json(found: Findings, checks: Sequence[Check]) -> str:
-    """The checks, and what they were made of."""
+    """The checks, and the facts behind them."""
     return json.dumps(
         {
             "would_start": would_start(checks),

@@ -27,7 +27,7 @@ from covey.launch.waiting import Waiting
 
 @dataclass
 class Findings:
-    """What the hosts have said; by name of host.
+    """The answers of the hosts, by name of host.
 
     Attributes:
         ranks: of each host.
@@ -73,8 +73,8 @@ class Visit:
         )
 
     def make(self) -> Findings:
-        """All of it; takes as long as the slowest host, which is given up after a while. Raises
-        LaunchError: there is no such program as ssh."""
+        """The answers. Takes as long as the slowest host, which is given up after the plan's
+        time. Raises LaunchError: there is no such program as ssh."""
         for host in self._plan.hosts:
             self._channels.append(Channel(host, self._plan, self._environ))
             self._selector.register(self._channels[-1].wire.read_fd, selectors.EVENT_READ)
