@@ -200,7 +200,7 @@ class PodsTest(Hosts, Manifest):
 
 
 @unittest.skipIf(os.geteuid(), "the daemons of Slurm are root's here")
-@unittest.skipUnless(all(map(shutil.which, _SLURM_TOOLS)), "there is no Slurm: apt install slurm-wlm")
+@unittest.skipUnless(all(map(shutil.which, _SLURM_TOOLS)), "there is no Slurm (slurm-wlm)")
 class SlurmTest(Hosts):
     """Hosts a and b as nodes of Slurm."""
 
