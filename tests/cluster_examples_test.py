@@ -25,6 +25,7 @@ _SLURM = _ROOT / "examples" / "slurm"
 _SCRIPT = str(_ROOT / "examples" / "pytorch_minimal.py")
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _SLURM_TOOLS = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol")
+_PATH = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
 _CONF = """
 ClusterName=test
 SlurmctldHost=a
@@ -199,8 +200,12 @@ class PodsTest(Hosts, Manifest):
             self.assertRegex(said, rf"rank {rank} of 2: loss 0\.0\d+, weight 8\.")
 
 
+def _has_slurm() -> bool:
+    return all(shutil.which(tool, path=_PATH) for tool in _SLURM_TOOLS)
+
+
 @unittest.skipIf(os.geteuid(), "the daemons of Slurm are root's here")
-@unittest.skipUnless(all(map(shutil.which, _SLURM_TOOLS)), "there is no Slurm (slurm-wlm)")
+@unittest.skipUnless(_has_slurm(), "there is no Slurm (slurm-wlm)")
 class SlurmTest(Hosts):
     """Hosts a and b as nodes of Slurm."""
 
@@ -220,7 +225,7 @@ class SlurmTest(Hosts):
             path.chmod(0o755)
         conf = pathlib.Path(cls.folder, "slurm.conf")
         conf.write_text(_CONF, encoding="ascii")
-        path = os.pathsep.join([cls.folder, os.environ["PATH"], "/usr/sbin"])
+        path = os.pathsep.join([cls.folder, _PATH])
         # Nodes that are namespaces of one machine share its /tmp.
         own = {"TMPDIR": "/dev/shm", "SLURM_PMIX_TMPDIR": "/dev/shm"}
         cls.env = {**cls.env, **own, "PATH": path, "SLURM_CONF": str(conf)}
@@ -249,6 +254,9 @@ class SlurmTest(Hosts):
                              timeout=_LIMIT_S, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         self.assertEqual(ran.returncode, 0, ran.stdout)
         return ran.stdout
+
+    def test_a_store(self) -> None:
+        self.train("store.sbatch")
 
     def test_torchrun(self) -> None:
         self.train("torchrun.sbatch")

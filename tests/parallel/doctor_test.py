@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import fake_ssh
 from harness import LIMIT_S, environment
 
-from covey.doctor import cgroups, checks, facts, passage
+from covey.doctor import cgroups, checks, facts, passage, table
 from covey.doctor.check import Check, by_value, in_bytes
 from covey.doctor.visit import Findings
 from covey.launch.spec import Host, HostPlan
@@ -110,6 +110,7 @@ class ChecksTest(unittest.TestCase):
             ({"groups": {"memory": 300 << 20}}, "memory", "b: 300 MiB left of 300 MiB"),
             ({"limits": {**_FACTS["limits"], "NPROC": 10}}, "limits", "b: RLIMIT_NPROC leaves 10"),
             ({"names": {"a": ["10.9.9.9"]}}, "names", "on b a is 10.9.9.9, no address of a"),
+            ({"names": {"a": ["127.0.0.9"]}}, "names", "on b a is 127.0.0.9, no address of a"),
             ({"plugins": {**_FACTS["plugins"], "tcp": "/x (made for Covey 0)"}}, "plug-ins", "/x"),
         ):
             with self.subTest(name, seen=seen):
@@ -165,6 +166,18 @@ class ChecksTest(unittest.TestCase):
         found = found_of()
         found.plan = dataclasses.replace(found.plan, security="auth")
         self.expect(found, "security", "warning", "in the clear", "--network-security")
+
+    def test_words_of_a_host_steer_no_terminal(self) -> None:
+        found = found_of(kernel="6.18.1\x1b[2J")
+        self.assertNotIn("\x1b", "\n".join(table.lines(checks.of(found))))
+
+    def test_of_many_closed_ways_the_first_are_shown(self) -> None:
+        found = found_of()
+        closed = {"why": "refused", "where": ["10.0.0.1", 7]}
+        found.pairs.update({("b", str(number)): closed for number in range(50)})
+        shown = self.not_ok(found)
+        self.assertEqual(len(shown), 21)
+        self.assertIn("so are 30 other ways", shown[-1].seen)
 
     def test_words(self) -> None:
         self.assertEqual(by_value({"a": "1", "b": "1"}), "1")
@@ -293,7 +306,8 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(said.stdout.splitlines()[-1], "A job would start.")
 
     def test_this_host_alone(self) -> None:
-        said = self.doctor()
+        said = self.doctor(COVEY_SECRET_FILE="/x")  # No rank gets it.
+        self.assertNotIn("COVEY_SECRET_FILE", said.stdout)
         self.assertEqual((said.returncode, said.stderr), (0, ""), said.stdout)
         self.assertNotIn("ports", said.stdout)
 

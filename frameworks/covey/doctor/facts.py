@@ -20,6 +20,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from covey.doctor import cgroups
 from covey.launch import identity
+from covey.launch.environment import OF_LAUNCHERS
 from covey.launch.spec import LaunchError
 from covey.launch.start import make_memory
 from covey.plugin_path import plugin_folders
@@ -38,6 +39,8 @@ def of_host(look: Mapping[str, Any]) -> Dict[str, Any]:
     "variables", the COVEY_* that a job would get.
     """
     own = {name: text for name, text in os.environ.items() if name.startswith("COVEY_")}
+    for name in OF_LAUNCHERS:  # No rank gets it.
+        own.pop(name, None)
     os.environ.update(look["variables"])  # The memory of a job has settings too.
     return {
         "kernel": os.uname().release,

@@ -7,6 +7,7 @@ from typing import List, Sequence
 
 from covey.doctor.check import FAILED, STATES, Check, would_start
 from covey.doctor.visit import Findings
+from covey.errors import shown
 
 
 def lines(checks: Sequence[Check]) -> List[str]:
@@ -17,7 +18,7 @@ def lines(checks: Sequence[Check]) -> List[str]:
     found = []
     for check in checks:
         text = f"{check.seen}: {check.step}" if check.step else check.seen
-        found.append(f"{check.state:<{state_wide}}  {check.name:<{wide}}  {text}")
+        found.append(f"{check.state:<{state_wide}}  {check.name:<{wide}}  {shown(text)}")
     failed = sum(check.state == FAILED for check in checks)
     if failed:
         checks_have = "1 check has" if failed == 1 else f"{failed} checks have"
