@@ -9,50 +9,19 @@ import os
 import pathlib
 import shlex
 import signal
-import stat
 import sys
 import tempfile
 import time
 import unittest
 from typing import Any, Callable, Dict, List, Tuple
 
+import fake_ssh
 from harness import LIMIT_S, Hang, Launched, processes_with, run_launcher, wait_for_state
 
 from covey.launch.spec import LaunchError
 from covey.launch.station import Station
 
 PYTHON = sys.executable
-# In ssh's place: notes its arguments, and plays the host that is the last but one of them.
-SSH = """#!{python}
-import json, os, sys
-*options, host, command = sys.argv[1:]
-with open({log!r}, "a") as log:
-    log.write(json.dumps([host, options]) + "\\n")
-
-def fail(text, code=255):
-    sys.stderr.write(text + "\\n")
-    sys.exit(code)
-
-if host == "unknown":
-    fail("ssh: Could not resolve hostname unknown: Name or service not known")
-if host == "locked":
-    fail("Welcome to locked!\\r\\nroot@locked: Permission denied (publickey,password).")
-if host == "shut":
-    fail("ssh: connect to host shut port 22: Connection refused")
-if host == "bare":
-    fail("env: /x/python: No such file or directory", 127)
-if host == "empty":
-    fail("/x/python: No module named covey", 1)
-if host == "old":
-    print('{{"covey": "hello", "protocol": 1, "version": "0.0.9", "build": "x"}}', flush=True)
-    sys.stdin.read()
-if host == "silent":
-    sys.stdin.read()
-if host == "noisy":
-    print("Last login: yesterday", flush=True)
-    os.environ["NOISE"] = "1"
-os.execvp("sh", ["sh", "-c", command])
-"""
 # Checks what a rank gets, greets the next rank through its listener, and prints its place.
 PLACE = """
 import os, socket
@@ -101,10 +70,7 @@ class HostsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.log = self.folder / "log"
-        self.ssh = self.folder / "ssh"
-        self.ssh.write_text(SSH.format(python=PYTHON, log=str(self.log)), encoding="utf-8")
-        self.ssh.chmod(self.ssh.stat().st_mode | stat.S_IXUSR)
+        self.ssh, self.log = fake_ssh.write(self.folder)
 
     def words(self, hosts: str, *more: str) -> List[str]:
         return ["--ssh", str(self.ssh), "--quiet", "-H", hosts, *more]

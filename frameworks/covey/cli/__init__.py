@@ -8,7 +8,8 @@ import sys
 import threading
 from typing import List, Optional
 
-from covey.cli import bench_command, build_command, codecs_command, methods_command, run_command
+from covey.cli import bench_command, build_command, codecs_command, doctor_command
+from covey.cli import methods_command, run_command
 from covey.cli.parser import Parser, package_version
 from covey.launch.job import EXIT_OUTPUT_CLOSED
 from covey.launch.output import discard_output
@@ -25,6 +26,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--version", action="version", version=f"covey {package_version()}")
     commands = parser.add_subparsers(metavar="SUBCOMMAND", dest="subcommand")
     run_command.add_to(commands)
+    doctor_command.add_to(commands)
     bench_command.add_to(commands)
     build_command.add_to(commands)
     methods_command.add_to(commands)

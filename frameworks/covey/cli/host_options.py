@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import shlex
 import sys
@@ -87,13 +88,18 @@ def plan_of(
         return None
     if arguments.serve is not None or arguments.join is not None:
         raise LaunchError("-H is for one coveyrun, --serve and --join for several: say either")
+    plan = way_to(arguments, hosts.shared_out(found, size))
+    return dataclasses.replace(plan, bind_gpus=arguments.bind_gpus)
+
+
+def way_to(arguments: argparse.Namespace, found: Sequence[Host]) -> HostPlan:
+    """The plan for these hosts, wherever they are. Raises LaunchError."""
     return HostPlan(
-        hosts=hosts.shared_out(found, size),
+        hosts=found,
         ssh=_ssh(arguments),
         python=arguments.remote_python,
         network=arguments.network or "",
         security=arguments.network_security,
-        bind_gpus=arguments.bind_gpus,
         timeout_s=arguments.start_timeout or start_timeout_s(),
         lease_s=knob_seconds("lease"),
     )

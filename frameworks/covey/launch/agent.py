@@ -7,6 +7,10 @@ it has started. The messages of each side:
     agent     hello, ready or refused  reached       started       out, err, told, exit, deaf, lost
 
 `job` follows hello from coveyrun and is answered by ready; either side may say alive at any time.
+`covey doctor` sends `look` instead of `job`, and then asks without starting anything:
+
+    doctor    hello  look   open (address)  try (hosts, their sinks)  (end of input)
+    agent     hello  facts  opened          tried
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import sys
 import time
 from typing import Any, Dict, Iterator, List, NoReturn
 
+from covey.doctor import facts, passage
 from covey.errors import CoveyError
 from covey.launch import identity, reach
 from covey.launch.pulse import Pulse
@@ -49,7 +54,10 @@ class Agent:
         try:
             self._expect("hello")
             self._wire.send("hello", **identity.of_host())
-            job = self._expect("job")
+            job = self._expect("job", "look")
+            if job["covey"] == "look":
+                self._examine(job)
+                return
             self._pulse = Pulse(self._wire, job["lease_s"], time.monotonic())
             with contextlib.closing(Station(job)) as station:
                 self._prepare(station)
@@ -77,18 +85,33 @@ class Agent:
             self._wire.send("started", pids=pids)
             tending.run()
 
+    def _examine(self, look: Dict[str, Any]) -> None:
+        """For the doctor. Raises Left."""
+        self._wire.send("facts", **facts.of_host(look))
+        where = self._expect("open")
+        try:
+            sink = passage.Sink(where["address"], where["token"])
+        except OSError as error:
+            raise LaunchError(f"cannot listen at {where['address']}: {error.strerror}") from error
+        with contextlib.closing(sink):
+            self._wire.send("opened", port=sink.port)
+            targets = [(str(a), int(p)) for a, p in self._expect("try")["targets"]]
+            self._wire.send("tried", outcomes=passage.outcomes(targets, where["token"]))
+            self._expect()  # Nothing comes: the others may still be sending.
+
     # ---- Waiting -----------------------------------------------------------------------------
 
-    def _expect(self, kind: str) -> Dict[str, Any]:
-        """The next message, which is of that kind."""
+    def _expect(self, *kinds: str) -> Dict[str, Any]:
+        """The next message, which is of one of these kinds."""
         while True:
             self._take()
             while self._came:
                 message = self._came.pop(0)
-                if message["covey"] == kind:
+                if message["covey"] in kinds:
                     return message
                 if message["covey"] != "alive":
-                    raise LaunchError(f"a message {ascii(message['covey'])} instead of {kind}")
+                    wanted = " or ".join(kinds) or "the end"
+                    raise LaunchError(f"a message {ascii(message['covey'])} instead of {wanted}")
             self._wait([])
 
     def _await_readable(self, fd: Any) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import selectors
 import signal
 import time
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence
 
 from covey.errors import shown
 from covey.launch import book, identity, network, reach, report
@@ -23,6 +22,7 @@ from covey.launch.endings import GIVE_UP_S
 from covey.launch.hosts import Place, places
 from covey.launch.pulse import Heart
 from covey.launch.spec import JobSpec, LaunchError
+from covey.launch.waiting import Waiting
 
 # A host may import the package, and preload modules, for so long.
 _PREPARE_S = 120.0
@@ -127,13 +127,13 @@ class Fleet:
         for host in self._plan.hosts:
             self._channels.append(Channel(host, self._plan, os.environ))
             self._selector.register(self._channels[-1].wire.read_fd, selectors.EVENT_READ)
-        wait = _Waiting(self._channels, self._pump, (self, signals_fd), stopped)
+        wait = Waiting(self._channels, self._pump, (self, signals_fd), stopped)
         ours = identity.own()
         self._send_all("hello", ours)
         for channel, hello in zip(self._channels, wait.all("hello", self._plan.timeout_s)):
             channel.hello = hello
         _refuse({c: identity.difference(ours, c.hello) for c in self._channels})
-        networks = [_networks(channel) for channel in self._channels]
+        networks = [network.of_hello(channel.name, channel.hello) for channel in self._channels]
         addresses = self._addresses = network.choose(networks, self._plan.network)
         self._tell_of_choices()
         for index, (channel, address) in enumerate(zip(self._channels, addresses)):
@@ -189,7 +189,7 @@ class Fleet:
             },
         }
 
-    def _check_reach(self, ready: Sequence[Dict[str, Any]], wait: _Waiting) -> None:
+    def _check_reach(self, ready: Sequence[Dict[str, Any]], wait: Waiting) -> None:
         count = len(self._channels)
         tried = [reach.targets(count, index) for index in range(count)]
         for channel, targets in zip(self._channels, tried):
@@ -198,12 +198,9 @@ class Fleet:
         for index, said in enumerate(wait.all("reached", self._plan.timeout_s + reach.TRY_S)):
             for number, why in said["failures"]:
                 other = tried[index][number]
-                address, port = ready[other]["tried"]
-                lines.append(
-                    f"{self._channels[index].name} cannot reach {self._channels[other].name} at "
-                    f"{address}:{port} ({shown(str(why))}): a firewall? open the TCP ports between "
-                    "the hosts, or choose another network by --network"
-                )
+                names = self._channels[index].name, self._channels[other].name
+                seen, step = reach.in_words(*names, ready[other]["tried"], str(why))
+                lines.append(f"{seen}: {step}")
         if lines:
             raise LaunchError("\n".join(lines))
 
@@ -308,71 +305,8 @@ class Fleet:
         self._selector.close()
 
 
-def _networks(channel: Channel) -> network.HostNetworks:
-    hello = channel.hello
-    addresses = [network.Address(*one) for one in hello["addresses"]]
-    return network.HostNetworks(
-        channel.name, hello["machine"], addresses, hello["by_ssh"], hello["peer"]
-    )
-
-
 def _refuse(reasons: Dict[Channel, str]) -> None:
     """Raises LaunchError with a line for each host that has one."""
     lines = [f"{channel.name}: {shown(text)}" for channel, text in reasons.items() if text]
     if lines:
         raise LaunchError("\n".join(lines))
-
-
-class _Waiting:
-    """For answers of all hosts."""
-
-    def __init__(
-        self,
-        channels: Sequence[Channel],
-        pump: Callable[[Channel, float], None],
-        readable: Tuple[Any, Optional[int]],
-        stopped: Callable[[], None],
-    ) -> None:
-        """`readable`: something is to be read there when a host has answered; the same of
-        signals."""
-        self._channels, self._pump, self._stopped = channels, pump, stopped
-        self._readable = [it for it in readable if it is not None]
-        self._answers: Dict[Channel, Dict[str, Any]] = {}
-        self._failed: Dict[Channel, str] = {}
-
-    def all(self, kind: str, limit_s: float) -> List[Dict[str, Any]]:
-        """The next message of each, which is of that kind. Raises LaunchError."""
-        self._answers, until = {}, time.monotonic() + limit_s
-        while True:
-            now = time.monotonic()
-            for channel in self._channels:
-                self._look(channel, kind, now)
-            known = {*self._answers, *self._failed}
-            missing = [channel for channel in self._channels if channel not in known]
-            if not missing or now >= until:
-                break
-            beat = min(channel.deadline(now) for channel in self._channels)
-            select.select(self._readable, [], [], max(0.0, min(until, beat) - now))
-            self._stopped()
-        for channel in missing:
-            text = f"{channel.name}: no answer within {limit_s:g} s (--start-timeout)"
-            self._failed[channel] = text
-        if self._failed:
-            lines = [self._failed[c] for c in self._channels if c in self._failed]
-            raise LaunchError("\n".join(lines))
-        return [self._answers[channel] for channel in self._channels]
-
-    def _look(self, channel: Channel, kind: str, now: float) -> None:
-        self._pump(channel, now)
-        if channel in self._answers or channel in self._failed:
-            return
-        if channel.messages:
-            message = channel.messages.popleft()
-            if message["covey"] == kind:
-                self._answers[channel] = message
-            elif message["covey"] == "refused":
-                self._failed[channel] = f"{channel.name}: {shown(message['text'])}"
-            else:
-                self._failed[channel] = f"{channel.name}: a message out of turn"
-        elif channel.has_ended:
-            self._failed[channel] = channel.why_not_started()

@@ -12,7 +12,7 @@ from covey import _native
 from covey.launch import memory, network
 from covey.launch.wire import PROTOCOL
 
-_ABI = re.compile(rb"Covey [\w.+-]{1,40} \(interfaces [0-9a-f]{12}\)")
+ABI = re.compile(rb"Covey [\w.+-]{1,40} \(interfaces [0-9a-f]{12}\)")
 
 
 def build() -> str:
@@ -20,7 +20,7 @@ def build() -> str:
     path = os.path.join(os.path.dirname(os.path.abspath(_native.__file__)), "libcovey.so")
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as text:
-            found = _ABI.search(text)
+            found = ABI.search(text)
             return found.group().decode() if found else ""
     except (OSError, ValueError):
         return ""

@@ -67,6 +67,12 @@ class HostNetworks:
     peer: str = ""
 
 
+def of_hello(host: str, hello: Mapping[str, Any]) -> HostNetworks:
+    """The networks of `host`, by the first message of its agent."""
+    addresses = [Address(*one) for one in hello["addresses"]]
+    return HostNetworks(host, hello["machine"], addresses, hello["by_ssh"], hello["peer"])
+
+
 def choose(hosts: Sequence[HostNetworks], wanted: str = "") -> List[str]:
     """The address of each host at which its ranks listen. `wanted`: an interface or a network as
     10.0.0.0/8, or several behind commas, the first that a host has counts.

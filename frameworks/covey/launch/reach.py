@@ -7,7 +7,9 @@ import os
 import selectors
 import socket
 import time
-from typing import Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
+
+from covey.errors import shown
 
 TRY_S = 3.0
 # Each host tries so many others, those that follow it: all pairs of 17 hosts, of more a sample.
@@ -46,6 +48,13 @@ def failures(addresses: Sequence[Tuple[str, int]], limit_s: float = TRY_S) -> Di
         key.fileobj.close()  # type: ignore[union-attr]
     selector.close()
     return why
+
+
+def in_words(host: str, other: str, where: Sequence[Any], why: str) -> Tuple[str, str]:
+    """The failure of `host` to reach `other`, as seen, and the next step."""
+    seen = f"{host} cannot reach {other} at {where[0]}:{where[1]} ({shown(why)})"
+    step = "open the TCP ports between the hosts, or choose another network by --network"
+    return seen, f"a firewall? {step}"
 
 
 def _words(error: int) -> str:
