@@ -12,6 +12,13 @@
 #include "core/run/problem.h"
 
 namespace covey {
+namespace {
+
+// Pushes that are shorter are copied (FarPeers::Options::put_bytes): the slot they come from may be
+// written again at once.
+constexpr uint64_t kCopiedBytes = uint64_t{8} << 10;
+
+}  // namespace
 
 // Whether member `index` begins without its first segment in its landing slot.
 bool BeginStage::IsUnstaged(const Exchange& x, size_t index) const {
@@ -24,7 +31,17 @@ bool BeginStage::IsUnstaged(const Exchange& x, size_t index) const {
 bool BeginStage::StagesInput(const Exchange& x) const {
   const Request& r = *x.request;
   if (x.entry == 0 || x.for_communicator || IsUnstaged(x, x.Me())) return false;
+  if (x.input.length_bytes() > MostEarlyRows(x)) return false;
   return Gives(r.kind, r.group->members[x.Me()] == r.root);
+}
+
+// Longer rows of an allgather are not staged at the begin where some members share a host and others
+// do not: which of them receive a row depends on the rows of all. As if all had as many, up to
+// flat_bytes go to all at once.
+uint64_t BeginStage::MostEarlyRows(const Exchange& x) const {
+  const bool gathers = x.request->kind == Kind::kAllgather && !x.shares_memory;
+  if (!gathers || HostsOf(x.request->group->members).empty()) return ~uint64_t{0};
+  return std::min(options_.unstaged_above / x.size(), kCopiedBytes - 1);
 }
 
 bool BeginStage::LearnsStores(const Exchange& x) const {
@@ -91,6 +108,7 @@ void BeginStage::PushBegin(Exchange* x) {
   transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
   if (x->entry == 0 || x->for_communicator) return;
   if (Gathers(x->request->kind) || Mixes(x->request->kind)) {
+    if (!StagesInput(*x)) return;
     const EncodedLayout& form = x->request->form;
     const size_t slot = x->channel->slot_bytes;
     const size_t segment = form.Codes() ? form.ElemsIn(slot) * sizeof(float) : slot;
@@ -150,8 +168,10 @@ void BeginStage::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !x->shares_memory;
   if (problem.mirrored) problem.hosts = HostsOf(x->request->group->members);
+  const uint64_t most_early = MostEarlyRows(*x);
   for (size_t j = 0; j < x->size(); ++j) {
-    if (!IsUnstaged(*x, j)) continue;
+    const uint64_t rows = problem.kind == Kind::kAllgather ? problem.shares[j] : 0;
+    if (!IsUnstaged(*x, j) && rows <= most_early) continue;
     problem.unstaged.resize(x->size());
     problem.unstaged[j] = true;
   }

@@ -59,6 +59,7 @@ class BeginStage {
   bool StagesInput(const Exchange& exchange) const;
   bool LearnsStores(const Exchange& exchange) const;
   void PushBegin(Exchange* exchange);
+  uint64_t MostEarlyRows(const Exchange& exchange) const;
   std::vector<int32_t> HostsOf(const std::vector<Rank>& members) const;
   std::vector<Rank> ReadersOf(const Exchange& exchange) const;
 

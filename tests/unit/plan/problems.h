@@ -120,12 +120,22 @@ inline std::vector<std::vector<int32_t>> Placements(int32_t size) {
   return all;
 }
 
-// The same on hosts, each of which may have several members.
+// The same on hosts, each of which may have several members. Of an allgather the longer rows may
+// begin late.
 inline std::vector<Problem> OnHosts(const Algorithm& algorithm, const Problem& problem) {
   std::vector<Problem> problems;
   for (std::vector<int32_t>& hosts : Placements(problem.size)) {
     problems.push_back(Mirrored(algorithm, problem));
     problems.back().hosts = std::move(hosts);
+  }
+  if (problem.kind != Kind::kAllgather || problem.size > 13) return problems;
+  for (const uint64_t most_early : {uint64_t{0}, uint64_t{2000}}) {
+    const size_t count = Placements(problem.size).size();
+    for (size_t i = 0; i < count; ++i) {
+      Problem late = problems[i];
+      for (const uint64_t rows : late.shares) late.unstaged.push_back(rows > most_early);
+      problems.push_back(std::move(late));
+    }
   }
   return problems;
 }
