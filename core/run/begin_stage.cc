@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "core/run/codec_steps.h"
@@ -18,6 +19,14 @@ namespace {
 // written again at once.
 constexpr uint64_t kCopiedBytes = uint64_t{8} << 10;
 
+// What this rank hands in: rows of an alltoall that are for no rank stay.
+uint64_t GivenBytes(const Exchange& x) {
+  const Request& r = *x.request;
+  if (r.kind != Kind::kAlltoall) return x.input.length_bytes();
+  const int64_t rows = std::accumulate(r.splits.begin(), r.splits.end(), int64_t{0});
+  return static_cast<uint64_t>(rows * r.inputs[0].shape.RowElems()) * SizeOf(r.inputs[0].dtype);
+}
+
 }  // namespace
 
 // Whether member `index` begins without its first segment in its landing slot.
@@ -31,16 +40,19 @@ bool BeginStage::IsUnstaged(const Exchange& x, size_t index) const {
 bool BeginStage::StagesInput(const Exchange& x) const {
   const Request& r = *x.request;
   if (x.entry == 0 || x.for_communicator || IsUnstaged(x, x.Me())) return false;
-  if (x.input.length_bytes() > MostEarlyRows(x)) return false;
+  if (GivenBytes(x) > LongestStaged(x)) return false;
   return Gives(r.kind, r.group->members[x.Me()] == r.root);
 }
 
-// Longer rows of an allgather are not staged at the begin where some members share a host and others
-// do not: which of them receive a row depends on the rows of all. As if all had as many, up to
-// flat_bytes go to all at once.
-uint64_t BeginStage::MostEarlyRows(const Exchange& x) const {
-  const bool gathers = x.request->kind == Kind::kAllgather && !x.shares_memory;
-  if (!gathers || HostsOf(x.request->group->members).empty()) return ~uint64_t{0};
+// run-X4: a longer input is not staged at the begin; which ranks read it depends on all begins. Of
+// an alltoall what takes several segments goes to one rank each. Of an allgather, where some
+// members share a host and others do not, rows cross to a host once; up to flat_bytes, as if all
+// had as many, they go to all at once.
+uint64_t BeginStage::LongestStaged(const Exchange& x) const {
+  if (x.shares_memory) return ~uint64_t{0};
+  if (x.request->kind == Kind::kAlltoall) return x.channel->slot_bytes;
+  if (x.request->kind != Kind::kAllgather || HostsOf(x.request->group->members).empty())
+    return ~uint64_t{0};
   return std::min(options_.unstaged_above / x.size(), kCopiedBytes - 1);
 }
 
@@ -168,10 +180,10 @@ void BeginStage::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !x->shares_memory;
   if (problem.mirrored) problem.hosts = HostsOf(x->request->group->members);
-  const uint64_t most_early = MostEarlyRows(*x);
+  const uint64_t longest = LongestStaged(*x);
   for (size_t j = 0; j < x->size(); ++j) {
-    const uint64_t rows = problem.kind == Kind::kAllgather ? problem.shares[j] : 0;
-    if (!IsUnstaged(*x, j) && rows <= most_early) continue;
+    const uint64_t length = InputBytes(problem, static_cast<int32_t>(j));
+    if (!IsUnstaged(*x, j) && length <= longest) continue;
     problem.unstaged.resize(x->size());
     problem.unstaged[j] = true;
   }
