@@ -183,6 +183,7 @@ void BeginStage::ChooseSchedule(Exchange* x) {
   const uint64_t longest = LongestStaged(*x);
   for (size_t j = 0; j < x->size(); ++j) {
     const uint64_t length = InputBytes(problem, static_cast<int32_t>(j));
+    // run-X4: by lengths alone, so every member knows which begins staged nothing.
     if (!IsUnstaged(*x, j) && length <= longest) continue;
     problem.unstaged.resize(x->size());
     problem.unstaged[j] = true;

@@ -95,8 +95,8 @@ struct Stretch {
   uint64_t begin, length, at;
 };
 
-// By member: its part of the chunks of other hosts' ranks. These stand one after the other, in group
-// order, and the members of a host divide them evenly. `chunks`: bytes, by member.
+// By member: its part of the chunks of other hosts' ranks. The chunks stand one after the other, in
+// group order, and the members of a host divide them evenly. `chunks`: bytes, by member.
 inline std::vector<std::vector<Stretch>> FarPartsOf(const Problem& p, const Hosts& hosts,
                                                     const std::vector<uint64_t>& chunks) {
   std::vector<std::vector<Stretch>> parts(chunks.size());

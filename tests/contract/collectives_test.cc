@@ -2,8 +2,8 @@
 // 0..n-1.
 //
 // Method: ranks as threads; all but rank 0 (and in the largest job rank 2), or all but the first of
-// each host, are the group. Values
-// are random integers and powers of two, so that a contribution lost, doubled or swapped shows.
+// each host, are the group. Values are random integers and powers of two, so that a contribution
+// lost, doubled or swapped shows.
 #include <gtest/gtest.h>
 
 #include <algorithm>

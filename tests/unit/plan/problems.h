@@ -120,8 +120,8 @@ inline std::vector<std::vector<int32_t>> Placements(int32_t size) {
   return all;
 }
 
-// The same on hosts, each of which may have several members. Longer inputs
-// may begin late where their readers depend on all begins.
+// The same on hosts, each of which may have several members. Longer inputs may begin late where
+// their readers depend on all begins.
 inline std::vector<Problem> OnHosts(const Algorithm& algorithm, const Problem& problem) {
   std::vector<Problem> problems;
   for (std::vector<int32_t>& hosts : Placements(problem.size)) {
