@@ -123,6 +123,7 @@ _MUTANTS = {
     "train_withdrawn_is_dropped": (["core/train/trainer_parts.cc"], "trainers"),
     "train_handover_waits_for_the_overdue": (["core/train/trainer_parts.cc"], "trainers"),
     "void_uses_no_tick": (["core/run/executor.cc"], "none"),
+    "x4_late_input_is_not_staged": (["core/run/begin_stage.cc"], "none"),
     "wake_omitted": (["core/run/executor.cc"], "none"),
     "w1_state_goes_back": (["core/partial/rounds.cc"], "rounds"),
     "w2_looks_before_it_replaces": (["core/partial/slot.cc"], "models"),

@@ -151,7 +151,8 @@ constexpr Knob kKnobs[] = {
      .field = &Config::flat_bytes,
      .maximum = 16 * kMiB,
      .agreed = true,
-     .help = "largest message reduced in one round by every rank on its own"},
+     .help = "largest message reduced in one round by every rank on its own, or sent in one level "
+             "between hosts"},
     {.name = "read_bytes",
      .unit = "B",
      .type = Type::kSize,

@@ -48,7 +48,7 @@ uint64_t BytesRead(const Problem& p, const Step& step) {
 History HistoryOf(const Problem& p, int32_t rank, const Schedule& schedule) {
   History history;
   const uint64_t first = TravellingBytes(p.form, std::min(InputBytes(p, rank), SegmentBytes(p)));
-  if (first > 0) history.writes[0].push_back({-1, {0, 0, first}});
+  if (first > 0 && !IsUnstaged(p, rank)) history.writes[0].push_back({-1, {0, 0, first}});
   history.signals.emplace_back(1, -1);
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const Step& step = schedule.steps[i];

@@ -124,8 +124,9 @@ struct Problem {
   // By group index, where memory is mirrored: the host, numbered from 0 in the order of their first
   // members. Members of one host read each other's landing slots. Empty: each is a host of its own.
   std::vector<int32_t> hosts;
-  // By group index: the members whose first segment is not in its landing slot at tick 1, because
-  // the input lies in the arena, where most likely all do; empty: none.
+  // By group index: the members whose first segment is not in its landing slot at tick 1: the input
+  // lies in the arena, where most likely all do, or its readers depend on all begins (run-X4).
+  // Empty: none.
   std::vector<bool> unstaged;
   uint64_t cache_bytes = 0;  // of the last-level cache: larger results are stored around it
   DType dtype = DType::kF32;

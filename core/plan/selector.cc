@@ -1,6 +1,7 @@
 #include "core/plan/selector.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/check.h"
 #include "core/plan/pushes.h"
@@ -14,13 +15,19 @@ uint64_t LongestInput(const Problem& p) {
   return longest;
 }
 
+// An allgather's and an alltoall's is what all members hand in.
+uint64_t MessageBytes(const Problem& p) {
+  if (!Gathers(p.kind)) return p.length_bytes;
+  return std::accumulate(p.shares.begin(), p.shares.end(), uint64_t{0});
+}
+
 bool Holds(const Preference& prefer, const SelectorSettings& settings, const Problem& problem) {
   if (prefer.priority == Preference::kByNameOnly || problem.size < prefer.min_size) return false;
   if (prefer.arena && !problem.all_arena) return false;
   if (prefer.hosts && problem.hosts.empty()) return false;
   if (prefer.readable && !problem.all_readable) return false;
   if (prefer.segmented && LongestInput(problem) <= problem.slot_bytes) return false;
-  return prefer.above == nullptr || problem.length_bytes > settings.*prefer.above;
+  return prefer.above == nullptr || MessageBytes(problem) > settings.*prefer.above;
 }
 
 }  // namespace
@@ -48,7 +55,7 @@ Schedule Plan(const void* settings, const Problem& problem) {
   std::vector<Schedule> schedules;
   Problem of_rank = problem;
   for (of_rank.me = 0; of_rank.me < problem.size; ++of_rank.me)
-    schedules.push_back(algorithm.build(of_rank));
+    schedules.push_back(BuildSchedule(algorithm, of_rank));
   return WithPushes(problem, schedules);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "core/run/codec_steps.h"
@@ -12,6 +13,21 @@
 #include "core/run/problem.h"
 
 namespace covey {
+namespace {
+
+// Pushes that are shorter are copied (FarPeers::Options::put_bytes): the slot they come from may be
+// written again at once.
+constexpr uint64_t kCopiedBytes = uint64_t{8} << 10;
+
+// What this rank hands in: rows of an alltoall that are for no rank stay.
+uint64_t GivenBytes(const Exchange& x) {
+  const Request& r = *x.request;
+  if (r.kind != Kind::kAlltoall) return x.input.length_bytes();
+  const int64_t rows = std::accumulate(r.splits.begin(), r.splits.end(), int64_t{0});
+  return static_cast<uint64_t>(rows * r.inputs[0].shape.RowElems()) * SizeOf(r.inputs[0].dtype);
+}
+
+}  // namespace
 
 // Whether member `index` begins without its first segment in its landing slot.
 bool BeginStage::IsUnstaged(const Exchange& x, size_t index) const {
@@ -24,7 +40,20 @@ bool BeginStage::IsUnstaged(const Exchange& x, size_t index) const {
 bool BeginStage::StagesInput(const Exchange& x) const {
   const Request& r = *x.request;
   if (x.entry == 0 || x.for_communicator || IsUnstaged(x, x.Me())) return false;
+  if (GivenBytes(x) > LongestStaged(x)) return false;
   return Gives(r.kind, r.group->members[x.Me()] == r.root);
+}
+
+// run-X4: a longer input is not staged at the begin; which ranks read it depends on all begins. Of
+// an alltoall what takes several segments goes to one rank each. Of an allgather, where some
+// members share a host and others do not, rows cross to a host once; up to flat_bytes, as if all
+// had as many, they go to all at once.
+uint64_t BeginStage::LongestStaged(const Exchange& x) const {
+  if (x.shares_memory) return ~uint64_t{0};
+  if (x.request->kind == Kind::kAlltoall) return x.channel->slot_bytes;
+  if (x.request->kind != Kind::kAllgather || HostsOf(x.request->group->members).empty())
+    return ~uint64_t{0};
+  return std::min(options_.unstaged_above / x.size(), kCopiedBytes - 1);
 }
 
 bool BeginStage::LearnsStores(const Exchange& x) const {
@@ -91,6 +120,7 @@ void BeginStage::PushBegin(Exchange* x) {
   transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
   if (x->entry == 0 || x->for_communicator) return;
   if (Gathers(x->request->kind) || Mixes(x->request->kind)) {
+    if (!StagesInput(*x)) return;
     const EncodedLayout& form = x->request->form;
     const size_t slot = x->channel->slot_bytes;
     const size_t segment = form.Codes() ? form.ElemsIn(slot) * sizeof(float) : slot;
@@ -150,8 +180,11 @@ void BeginStage::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !x->shares_memory;
   if (problem.mirrored) problem.hosts = HostsOf(x->request->group->members);
+  const uint64_t longest = LongestStaged(*x);
   for (size_t j = 0; j < x->size(); ++j) {
-    if (!IsUnstaged(*x, j)) continue;
+    const uint64_t length = InputBytes(problem, static_cast<int32_t>(j));
+    // run-X4: by lengths alone, so every member knows which begins staged nothing.
+    if (!IsUnstaged(*x, j) && length <= longest) continue;
     problem.unstaged.resize(x->size());
     problem.unstaged[j] = true;
   }

@@ -27,6 +27,7 @@ class BeginStage {
     Clock* clock = nullptr;
     uint64_t cache_bytes = 0;  // of the last-level cache
     // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
+    // Of an allgather over hosts, the bytes of all members.
     uint64_t unstaged_above = 0;
     SchedulePlanner planner;
   };
@@ -59,6 +60,7 @@ class BeginStage {
   bool StagesInput(const Exchange& exchange) const;
   bool LearnsStores(const Exchange& exchange) const;
   void PushBegin(Exchange* exchange);
+  uint64_t LongestStaged(const Exchange& exchange) const;
   std::vector<int32_t> HostsOf(const std::vector<Rank>& members) const;
   std::vector<Rank> ReadersOf(const Exchange& exchange) const;
 

@@ -38,26 +38,13 @@
 #include <vector>
 
 #include "core/plan/algorithm.h"
+#include "ops/algorithms/hosts.h"
 #include "ops/algorithms/staging.h"
 
 namespace covey {
 namespace {
 
-constexpr uint64_t kAlign = 64;
-
 bool Fits(const Problem& p) { return p.length_bytes > 0 && !p.hosts.empty(); }
-
-// Where part `index` of `count` begins in `length` bytes: whole cache lines.
-uint64_t PartOf(uint64_t length, size_t index, size_t count) {
-  const uint64_t lines = (length + kAlign - 1) / kAlign;
-  return std::min(length, lines * index / count * kAlign);
-}
-
-// Bytes [begin, end) of a segment, and the member that owns them, by host.
-struct Piece {
-  uint64_t begin, end;
-  std::vector<int32_t> owners;
-};
 
 class Builder {
  public:
@@ -66,12 +53,10 @@ class Builder {
         widening_(SizeOf(AccumulatorOf(p_.dtype)) / SizeOf(p_.dtype)),
         segment_(p_.slot_bytes / widening_),
         segments_(NumSegments(p_.length_bytes, segment_)),
-        own_host_(static_cast<size_t>(p_.hosts[static_cast<size_t>(p_.me)])) {
-    hosts_.resize(static_cast<size_t>(*std::max_element(p_.hosts.begin(), p_.hosts.end())) + 1);
-    for (int32_t r = 0; r < p_.size; ++r)
-      hosts_[static_cast<size_t>(p_.hosts[static_cast<size_t>(r)])].push_back(r);
-    full_ = Divide(segment_);
-    last_ = Divide(BytesOf(segments_ - 1));
+        own_host_(static_cast<size_t>(p_.hosts[static_cast<size_t>(p_.me)])),
+        hosts_(MembersByHost(p_)) {
+    full_ = DivisionFor(p_, hosts_, segment_);
+    last_ = DivisionFor(p_, hosts_, BytesOf(segments_ - 1));
   }
 
   Schedule Build() {
@@ -106,39 +91,7 @@ class Builder {
   uint32_t CombineTick(uint32_t q) const { return (Spreads() ? 4 : 3) * q + 4; }
   uint32_t GatherTick(uint32_t q) const { return 4 * q + 5; }
 
-  // How a segment of so many bytes is divided. All segments but the last are alike.
-  struct Division {
-    std::vector<ByteRange> shares;  // by member
-    std::vector<Piece> own;         // pieces of this rank
-    std::set<int32_t> partners;     // the owners of the own pieces on other hosts
-  };
-  Division Divide(uint64_t bytes) const {
-    Division d;
-    d.shares.resize(static_cast<size_t>(p_.size));
-    std::set<uint64_t> borders{bytes};
-    for (const std::vector<int32_t>& members : hosts_) {
-      for (size_t i = 0; i < members.size(); ++i) {
-        const ByteRange share{PartOf(bytes, i, members.size()),
-                              PartOf(bytes, i + 1, members.size())};
-        d.shares[static_cast<size_t>(members[i])] = share;
-        borders.insert(share.begin);
-      }
-    }
-    for (auto end = std::next(borders.begin()); end != borders.end(); ++end) {
-      Piece piece{*std::prev(end), *end, {}};
-      for (const std::vector<int32_t>& members : hosts_)
-        for (const int32_t r : members)
-          if (const ByteRange share = d.shares[static_cast<size_t>(r)];
-              share.begin <= piece.begin && piece.end <= share.end)
-            piece.owners.push_back(r);
-      if (piece.owners[own_host_] == p_.me) {
-        d.partners.insert(piece.owners.begin(), piece.owners.end());
-        d.own.push_back(std::move(piece));
-      }
-    }
-    d.partners.erase(p_.me);
-    return d;
-  }
+  // All segments but the last are alike.
   const Division& Of(uint32_t q) const { return q + 1 < segments_ ? full_ : last_; }
   ByteRange ShareOf(int32_t rank, uint32_t q) const {
     return Of(q).shares[static_cast<size_t>(rank)];
@@ -248,7 +201,7 @@ class Builder {
   const uint64_t segment_;
   const uint32_t segments_;
   const size_t own_host_;
-  std::vector<std::vector<int32_t>> hosts_;  // members, by host
+  const Hosts hosts_;
   Division full_, last_;
   Schedule s_;
 };

@@ -103,7 +103,8 @@ Schedule Build(const Problem& p) {
   const Pairwise pairwise(p);
   const size_t count = pairwise.steps.size();
   const auto ticks = static_cast<uint32_t>(count + 1);
-  Schedule out{.algorithm = "pairwise", .steps = {}, .ticks = ticks, .slots = ticks};
+  Schedule out{
+      .algorithm = "pairwise", .steps = {}, .ticks = ticks, .slots = ticks, .reads_begin = false};
   if (count > 0) pairwise.Send(0, &out);
   pairwise.Keep(&out);
   for (size_t s = 0; s < count; ++s) {

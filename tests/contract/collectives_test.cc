@@ -1,8 +1,9 @@
 // Every kind of operation through the C API, over real shared memory, in a group that is not
 // 0..n-1.
 //
-// Method: ranks as threads; all but rank 0 (and in the largest job rank 2) are the group. Values
-// are random integers and powers of two, so that a contribution lost, doubled or swapped shows.
+// Method: ranks as threads; all but rank 0 (and in the largest job rank 2), or all but the first of
+// each host, are the group. Values are random integers and powers of two, so that a contribution
+// lost, doubled or swapped shows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -95,7 +96,8 @@ class CollectivesTest : public testing::TestWithParam<Place> {
     std::vector<int32_t> members;
     const Place& place = GetParam();
     for (int32_t r = 1; r < place.size; ++r)
-      if (r != 2 || place.size < 5) members.push_back(r);
+      if (place.groups_firsts ? r != 2 || place.size < 5 : r % place.per_host != 0)
+        members.push_back(r);
     const std::string all = std::string(place.settings) + "\n" + settings;
     RunRanks({place.size, all.c_str(), place.per_host}, [&](int rank, covey_runtime*& runtime) {
       if (std::find(members.begin(), members.end(), rank) == members.end()) return;
@@ -106,7 +108,11 @@ class CollectivesTest : public testing::TestWithParam<Place> {
 };
 
 constexpr const char* kSettings[] = {"", "algorithm=flat", "algorithm=staged",
-                                     "algorithm=pairwise\nsegment_bytes=4096"};
+                                     "algorithm=pairwise\nsegment_bytes=4096",
+                                     "flat_bytes=0\nnetwork_segment_bytes=4096"};
+// One segment or several of two levels, where there are hosts.
+constexpr const char* kLevels[] = {"segment_bytes=4096", "flat_bytes=0",
+                                   "flat_bytes=0\nnetwork_segment_bytes=4096"};
 
 TEST_P(CollectivesTest, Reducescatter) {
   for (const char* settings : kSettings) {
@@ -114,7 +120,7 @@ TEST_P(CollectivesTest, Reducescatter) {
       for (const int64_t rows : {0, 1, 7, 5000}) {
         // Two tensors travelling together, each split on its own.
         int64_t shapes[4][2];
-        std::vector<float> in[2] = {ValuesOf(me->rank(), rows * 3), ValuesOf(me->rank() + 7, 6)};
+        std::vector<float> in[2] = {ValuesOf(me->rank(), rows * 3), ValuesOf(me->rank() + 4, 6)};
         const int64_t size = me->size();
         const auto part = [&](int64_t whole) {
           return whole / size + (me->index() < whole % size ? 1 : 0);
@@ -139,7 +145,7 @@ TEST_P(CollectivesTest, Reducescatter) {
               float sum = 0;
               for (int32_t j = 0; j < size; ++j)
                 sum +=
-                    Value(me->rank_of(j) + (t == 0 ? 0 : 7), first * 3 + static_cast<int64_t>(i));
+                    Value(me->rank_of(j) + (t == 0 ? 0 : 4), first * 3 + static_cast<int64_t>(i));
               ASSERT_EQ(out[t][i], sum) << "tensor " << t << " elem " << i;
             }
           }
@@ -192,27 +198,29 @@ TEST_P(CollectivesTest, Alltoall) {
 }
 
 TEST_P(CollectivesTest, AllgatherOfUnevenAndNoRows) {
-  OnMembers("segment_bytes=4096", [](Member* me) {
-    for (const int64_t most : {0, 3, 2000}) {
-      int64_t shape[2];
-      const auto rows_of = [&](int32_t rank) { return rank % 2 == 0 ? 0 : most / rank; };
-      std::vector<float> data = ValuesOf(me->rank(), rows_of(me->rank()) * 3);
-      const covey_tensor input = Member::Tensor(shape, rows_of(me->rank()), &data);
-      covey_request request = me->Request(COVEY_ALLGATHER, "ag");
-      request.num_tensors = 1;
-      request.inputs = &input;
-      std::vector<float> result;
-      std::vector<int64_t> rows;
-      me->Run(request, &result, &rows);
-      std::vector<float> expected;
-      for (int32_t j = 0; j < me->size(); ++j) {
-        const std::vector<float> theirs = ValuesOf(me->rank_of(j), rows_of(me->rank_of(j)) * 3);
-        expected.insert(expected.end(), theirs.begin(), theirs.end());
-        ASSERT_EQ(rows[static_cast<size_t>(j)], rows_of(me->rank_of(j)));
+  for (const char* settings : kLevels) {
+    OnMembers(settings, [](Member* me) {
+      for (const int64_t most : {0, 3, 2000}) {
+        int64_t shape[2];
+        const auto rows_of = [&](int32_t rank) { return rank % 2 == 0 ? 0 : most / rank; };
+        std::vector<float> data = ValuesOf(me->rank(), rows_of(me->rank()) * 3);
+        const covey_tensor input = Member::Tensor(shape, rows_of(me->rank()), &data);
+        covey_request request = me->Request(COVEY_ALLGATHER, "ag");
+        request.num_tensors = 1;
+        request.inputs = &input;
+        std::vector<float> result;
+        std::vector<int64_t> rows;
+        me->Run(request, &result, &rows);
+        std::vector<float> expected;
+        for (int32_t j = 0; j < me->size(); ++j) {
+          const std::vector<float> theirs = ValuesOf(me->rank_of(j), rows_of(me->rank_of(j)) * 3);
+          expected.insert(expected.end(), theirs.begin(), theirs.end());
+          ASSERT_EQ(rows[static_cast<size_t>(j)], rows_of(me->rank_of(j)));
+        }
+        ASSERT_EQ(result, expected);
       }
-      ASSERT_EQ(result, expected);
-    }
-  });
+    });
+  }
 }
 
 TEST_P(CollectivesTest, GatherGivesAllRowsToTheRootAlone) {
@@ -242,31 +250,33 @@ TEST_P(CollectivesTest, GatherGivesAllRowsToTheRootAlone) {
 }
 
 TEST_P(CollectivesTest, AllreduceBroadcastBarrier) {
-  OnMembers("", [](Member* me) {
-    for (const int64_t rows : {0, 1, 9000}) {
-      int64_t shape[2];
-      std::vector<float> data = ValuesOf(me->rank(), rows * 3);
-      covey_tensor tensor = Member::Tensor(shape, rows, &data);
-      covey_request request = me->Request(COVEY_ALLREDUCE, "ar");
-      request.num_tensors = 1;
-      request.inputs = &tensor;
-      me->Run(request, nullptr, nullptr);
-      for (size_t i = 0; i < data.size(); ++i) {
-        float sum = 0;
-        for (int32_t j = 0; j < me->size(); ++j)
-          sum += Value(me->rank_of(j), static_cast<int64_t>(i));
-        ASSERT_EQ(data[i], sum);
+  for (const char* settings : kLevels) {
+    OnMembers(settings, [](Member* me) {
+      for (const int64_t rows : {0, 1, 9000}) {
+        int64_t shape[2];
+        std::vector<float> data = ValuesOf(me->rank(), rows * 3);
+        covey_tensor tensor = Member::Tensor(shape, rows, &data);
+        covey_request request = me->Request(COVEY_ALLREDUCE, "ar");
+        request.num_tensors = 1;
+        request.inputs = &tensor;
+        me->Run(request, nullptr, nullptr);
+        for (size_t i = 0; i < data.size(); ++i) {
+          float sum = 0;
+          for (int32_t j = 0; j < me->size(); ++j)
+            sum += Value(me->rank_of(j), static_cast<int64_t>(i));
+          ASSERT_EQ(data[i], sum);
+        }
+        data = ValuesOf(me->rank(), rows * 3);
+        tensor.data = data.data();
+        request.kind = COVEY_BROADCAST;
+        request.name = "bc";
+        request.root = me->rank_of(static_cast<int32_t>(rows % me->size()));
+        me->Run(request, nullptr, nullptr);
+        ASSERT_EQ(data, ValuesOf(request.root, rows * 3));
       }
-      data = ValuesOf(me->rank(), rows * 3);
-      tensor.data = data.data();
-      request.kind = COVEY_BROADCAST;
-      request.name = "bc";
-      request.root = me->rank_of(me->size() - 1);
-      me->Run(request, nullptr, nullptr);
-      ASSERT_EQ(data, ValuesOf(request.root, rows * 3));
-    }
-    me->Run(me->Request(COVEY_BARRIER, nullptr), nullptr, nullptr);
-  });
+      me->Run(me->Request(COVEY_BARRIER, nullptr), nullptr, nullptr);
+    });
+  }
 }
 
 // What every rank holds at `i`: all of the dtype's numbers, and its borders more often.
@@ -339,6 +349,11 @@ INSTANTIATE_TEST_SUITE_P(OverNetwork, CollectivesTest,
                          testing::Values(Place{6, kOverNetwork, 3}, Place{4, kOverNetwork, 2},
                                          Place{5, kOverNetwork, 2}, Place{4, kOverNetwork, 4},
                                          Place{4, kOverNetwork}));
+// Two and two, three and three, two, two and one.
+INSTANTIATE_TEST_SUITE_P(OverHosts, CollectivesTest,
+                         testing::Values(Place{6, kOverNetwork, 3, false},
+                                         Place{8, kOverNetwork, 4, false},
+                                         Place{8, kOverNetwork, 3, false}));
 
 }  // namespace
 }  // namespace covey

@@ -216,7 +216,8 @@ inline const TransportRegistration kThreadNetworkRegistration(kThreadNetworkKind
 struct Place {
   int size;
   const char* settings;
-  int per_host = 1;  // over a network
+  int per_host = 1;           // over a network
+  bool groups_firsts = true;  // the first rank of a host may be in a test's group
 };
 inline constexpr const char* kOverNetwork = "transport=mpi";
 inline void PrintTo(const Place& place, std::ostream* out) {

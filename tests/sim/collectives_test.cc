@@ -252,6 +252,27 @@ void RunRound(World* world, std::vector<Case>* cases) {
     for (size_t j = 0; j < c.members.size(); ++j) CheckShare(c, j);
 }
 
+// The same streams twice: by agreement, then in-band.
+void RunTwice(World* world) {
+  std::vector<Case> cases;
+  for (int i = 0; i < 8; ++i) cases.push_back(MakeCase(world, i));
+  RunRound(world, &cases);
+  if (testing::Test::HasFatalFailure()) return;
+  for (Case& c : cases) {
+    for (Share& s : c.shares) {
+      for (float& v : s.input) v += 1.0f;
+      // Splits are no part of what is agreed.
+      if (!s.splits.empty()) std::rotate(s.splits.begin(), s.splits.begin() + 1, s.splits.end());
+      if (s.arena != nullptr) CopyToArena(c, &s);
+    }
+  }
+  const uint64_t announced = world->runtime(0).negotiator().announced();
+  RunRound(world, &cases);
+  if (testing::Test::HasFatalFailure()) return;
+  EXPECT_EQ(world->runtime(0).negotiator().announced(), announced)
+      << "a steady round asked the coordinator";
+}
+
 class CollectivesTest : public testing::TestWithParam<int32_t> {};
 
 TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
@@ -265,24 +286,25 @@ TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
                  .segment_bytes = kSegments[seed % 3],
                  .algorithm = kAlgorithms[seed / 3 % std::size(kAlgorithms)],
                  .flat_bytes = seed % 2 == 0 ? size_t{0} : size_t{1024}});
-    std::vector<Case> cases;
-    for (int i = 0; i < 8; ++i) cases.push_back(MakeCase(&world, i));
-    RunRound(&world, &cases);
+    RunTwice(&world);
     if (HasFatalFailure()) return;
-    // The same streams again, other values: now in-band.
-    for (Case& c : cases) {
-      for (Share& s : c.shares) {
-        for (float& v : s.input) v += 1.0f;
-        // Splits are no part of what is agreed.
-        if (!s.splits.empty()) std::rotate(s.splits.begin(), s.splits.begin() + 1, s.splits.end());
-        if (s.arena != nullptr) CopyToArena(c, &s);
-      }
-    }
-    const uint64_t announced = world.runtime(0).negotiator().announced();
-    RunRound(&world, &cases);
+  }
+}
+
+TEST_P(CollectivesTest, AnyOrderAnyGroupOverHosts) {
+  constexpr const char* kAlgorithms[] = {"auto", "hierarchical", "flat"};
+  constexpr size_t kSegments[] = {512, 4096, 65536};
+  for (uint64_t seed = 1; seed <= 18; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world({.size = GetParam(),
+                 .seed = seed,
+                 .segment_bytes = kSegments[seed % 3],
+                 .algorithm = kAlgorithms[seed / 3 % std::size(kAlgorithms)],
+                 .flat_bytes = seed % 2 == 0 ? size_t{0} : size_t{1024},
+                 .mirrored = true,
+                 .per_host = static_cast<int32_t>(2 + seed % 2)});
+    RunTwice(&world);
     if (HasFatalFailure()) return;
-    EXPECT_EQ(world.runtime(0).negotiator().announced(), announced)
-        << "a steady round asked the coordinator";
   }
 }
 

@@ -120,12 +120,23 @@ inline std::vector<std::vector<int32_t>> Placements(int32_t size) {
   return all;
 }
 
-// The same on hosts, each of which may have several members.
+// The same on hosts, each of which may have several members. Longer inputs may begin late where
+// their readers depend on all begins.
 inline std::vector<Problem> OnHosts(const Algorithm& algorithm, const Problem& problem) {
   std::vector<Problem> problems;
   for (std::vector<int32_t>& hosts : Placements(problem.size)) {
     problems.push_back(Mirrored(algorithm, problem));
     problems.back().hosts = std::move(hosts);
+  }
+  if (!Gathers(problem.kind) || HasRoot(problem.kind) || problem.size > 13) return problems;
+  const size_t count = problems.size();
+  for (const uint64_t longest : {uint64_t{0}, uint64_t{2000}}) {
+    for (size_t i = 0; i < count; ++i) {
+      Problem late = problems[i];
+      for (int32_t j = 0; j < late.size; ++j)
+        late.unstaged.push_back(InputBytes(late, j) > longest);
+      problems.push_back(std::move(late));
+    }
   }
   return problems;
 }

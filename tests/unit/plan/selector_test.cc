@@ -38,6 +38,16 @@ TEST(Selector, TakesThePreferenceOfTheHighestPriorityThatHolds) {
   EXPECT_EQ(Chosen(hosted), "hierarchical");
   hosted.length_bytes = 1024;
   EXPECT_EQ(Chosen(hosted), "flat");
+  for (const Kind kind : {Kind::kBroadcast, Kind::kAllgather, Kind::kReducescatter}) {
+    for (const auto& [bytes, name] :
+         {std::pair{uint64_t{8192}, "flat"}, {8 * kSlot, "hierarchical"}}) {
+      Problem two_levels = MakeProblem(kind, 3, bytes, kSlot);
+      two_levels.mirrored = true;
+      EXPECT_NE(Chosen(two_levels), "hierarchical");
+      two_levels.hosts = {0, 0, 1};
+      EXPECT_EQ(Chosen(two_levels), name) << NameOf(kind) << " of " << bytes << " bytes";
+    }
+  }
   EXPECT_EQ(Chosen(MakeProblem(Kind::kReducescatter, 2, 1024, kSlot)), "flat");
   EXPECT_EQ(Chosen(MakeProblem(Kind::kReducescatter, 2, 4 * kSlot, kSlot)), "staged");
   EXPECT_EQ(Chosen(MakeProblem(Kind::kAlltoall, 2, 64 * kSlot, kSlot)), "pairwise");
