@@ -57,29 +57,43 @@ class Agreement {
       RETURN_IF_ERROR(Look("has not called init()", peer));
     return Status::Ok();
   }
-  // Others begin with what rank 0 has told them: it must not wait for the next look.
+  // Others begin with what rank 0 has told them. Those that have left since are told of later.
   Status Flush() {
-    while (!link_->Flushed()) RETURN_IF_ERROR(Look("does not take messages", Rank{0}));
+    while (!link_->Flushed()) {
+      bool any = false;
+      RETURN_IF_ERROR(Listen(&any));
+      if (MonotonicNow() > deadline_)
+        return Status::Timeout("a rank does not take messages", Rank{0});
+      Sleep();
+    }
     return Status::Ok();
   }
 
   Status Look(const char* awaited, Rank whom) {
-    Rank from = kNoRank;
-    std::span<const std::byte> message;
     bool any = false;
-    while (link_->Receive(&from, &message)) {
-      RETURN_IF_ERROR(Hear(from, message));
-      any = true;
-    }
+    RETURN_IF_ERROR(Listen(&any));
     if (any) return Status::Ok();  // it may be what was awaited, of one that has left since
     if (const std::vector<PeerLoss> lost = link_->PollLost(); !lost.empty())
       return Status::Aborted("rank " + std::to_string(ToInt(lost[0].rank)) + " " + lost[0].how,
                              lost[0].rank);
     if (MonotonicNow() > deadline_)
       return Status::Timeout("rank " + std::to_string(ToInt(whom)) + " " + awaited, whom);
+    Sleep();
+    return Status::Ok();
+  }
+
+  Status Listen(bool* any) {
+    Rank from = kNoRank;
+    std::span<const std::byte> message;
+    while (link_->Receive(&from, &message)) {
+      RETURN_IF_ERROR(Hear(from, message));
+      *any = true;
+    }
+    return Status::Ok();
+  }
+  void Sleep() {
     pollfd network{link_->Descriptor(), POLLIN, 0};
     poll(&network, 1, kLookMs);
-    return Status::Ok();
   }
 
   // Rank 0 hears one word of each rank, each rank one of rank 0.

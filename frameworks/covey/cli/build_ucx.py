@@ -15,7 +15,7 @@ from covey.launch.spec import LaunchError
 
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,defs")
 _LIBRARIES = ("-lucp", "-luct", "-lucs")
-_OLDEST = (1, 11)  # The first with active messages whose bytes are received in place, and fixed.
+_OLDEST = (1, 11)
 _ADVICE = (
     "install UCX with its headers (Debian, Ubuntu: apt-get install libucx-dev; Fedora, RHEL: "
     "ucx-devel), or name where it is with --prefix PATH"
@@ -41,7 +41,10 @@ def describe(arguments: argparse.Namespace, sources: str) -> Part:
     )
     ucx = _at(arguments.prefix) if arguments.prefix else _by_pkg_config()
     _check_version(ucx.include)
-    files = sorted(glob.glob(os.path.join(sources, "ops", "transports", "ucx", "*.cc")))
+    files = [
+        os.path.join(sources, "core", "base", "clock.cc"),
+        *sorted(glob.glob(os.path.join(sources, "ops", "transports", "ucx", "*.cc"))),
+    ]
     return Part(
         "libcovey_ucx.so",
         [compiler, *_FLAGS, f"-I{sources}", *ucx.compile_flags, *files, *ucx.link_flags],

@@ -97,8 +97,8 @@ std::string Choose(const std::string& address, bool is_trusted, Fabric* fabric) 
   if (!is_trusted)
     return "this host has no InfiniBand or RoCE device that is up, and the network of its address " +
            address +
-           " is not declared trusted: strangers can end processes that use UCX over TCP; "
-           "COVEY_TRUST_NETWORK=CIDR declares a network that has no strangers";
+           " is not declared trusted. Strangers can end processes that use UCX over TCP: in a "
+           "network without strangers set COVEY_TRANSPORT=ucx and COVEY_TRUST_NETWORK=CIDR";
   const std::string name = InterfaceOf(address);
   if (name.empty()) return "no network interface of this host has its address " + address;
   *fabric = {"tcp", name};

@@ -1,18 +1,11 @@
 #include "ops/transports/ucx/ucx_link.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "core/base/clock.h"
+
 namespace covey::ucx {
-namespace {
-
-int64_t Now() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
-}  // namespace
 
 UcxLink::UcxLink(const Options& options)
     : options_(options), peers_(static_cast<size_t>(options.size)) {}
@@ -142,7 +135,7 @@ bool UcxLink::Receive(int32_t* from, const void** message, size_t* length) {
 }
 
 bool UcxLink::Flushed() {
-  const int64_t now = Now();
+  const int64_t now = MonotonicNow();
   bool flushed = true;
   for (Peer& peer : peers_) {
     Outgoing& outgoing = peer.outgoing;
@@ -163,8 +156,8 @@ void UcxLink::Drop(int32_t peer) {
   it.is_lost = true;
   it.incoming.Drop(worker_->get());
   it.outgoing.Close();
-  const int64_t limit = Now() + options_.lease_ns;
-  while ((!it.outgoing.is_closed() || it.incoming.under_way() > 0) && Now() < limit) {
+  const int64_t limit = MonotonicNow() + options_.lease_ns;
+  while ((!it.outgoing.is_closed() || it.incoming.under_way() > 0) && MonotonicNow() < limit) {
     Progress();
     it.outgoing.StepClose();
   }
