@@ -106,7 +106,10 @@ Status OpenHosts(std::string_view name, std::string_view plugin_path,
   LinkVerdict verdict;
   RETURN_IF_ERROR(AgreeOnLink(guard.get(), std::move(obstacle), deadline, &verdict));
   const FarPeers::Options of_peers{.arena_bytes = options.arena_bytes};
+  const bool tells = options.log != nullptr && of_link.rank == 0;
   if (verdict.hindered == kNoRank) {
+    if (tells && book.security == PeerBook::Security::kTls)
+      options.log->Write(LogLevel::kWarn, "tensors travel between hosts by ucx, not encrypted");
     std::unique_ptr<GuardedLink> link;
     RETURN_IF_ERROR(GuardedLink::Open(std::move(guard), std::move(fast), &link));
     for (const auto& [from, message] : verdict.early) link->Hear(from, message);
@@ -116,8 +119,7 @@ Status OpenHosts(std::string_view name, std::string_view plugin_path,
   if (name == "ucx")
     return Status::Unsupported(Named(verdict) +
                                "; or leave COVEY_TRANSPORT at auto, which takes tcp then");
-  const bool tells = name == "auto" && options.log != nullptr && of_link.rank == 0;
-  if (tells && HasUcx(plugin_path))
+  if (tells && name == "auto" && HasUcx(plugin_path))
     options.log->Write(LogLevel::kWarn, "tensors travel between hosts by tcp, not by the plug-in "
                                         "ucx. " + Named(verdict));
   return OpenOverLink(options, of_peers, std::move(guard), std::move(verdict.early), transport);
