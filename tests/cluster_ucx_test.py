@@ -1,6 +1,7 @@
-"""Goal: jobs of several hosts over UCX: every operation and method is right, a killed rank is named,
-and where UCX may not be used every rank says why. Method: hosts of tools/cluster, whose network is
-declared trusted, as they have no RDMA; `covey build ucx` makes the plug-in for the test."""
+"""Goal: jobs on several hosts over UCX: every operation and method is right, a killed rank is
+named, and where UCX may not be used every rank says why.
+Method: hosts of tools/cluster, whose network is declared trusted, as they have no RDMA;
+`covey build ucx` makes the plug-in for the test."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ struct Config {
   static Status FromEnvironment(const char* const* environment, std::string_view settings,
                                 Config* config);
 
-  // The resolved `transport`: auto stays where there is a book (core/transport/open_hosts.h), is mpi
-  // for ranks that mpirun or srun has started, else shm.
+  // The resolved `transport`: auto stays where there is a book (core/transport/open_hosts.h); it is
+  // mpi for ranks that mpirun or srun has started, else shm.
   std::string TransportName() const;
 
   // The knobs that must be equal on all ranks, "segment_bytes=65536;flat_bytes=32768;...", in base

@@ -24,8 +24,8 @@ typedef struct covey_link_options {
   /* The book of the job's ranks, their addresses and its key, with a 0 at its end
    * (core/transport/peer_book.h); null: none was given. */
   const char* book;
-  int32_t listener; /* a socket that listens at this rank's address of the book; -1: none */
-  int64_t lease_ns; /* a peer that the network cannot reach for so long is lost */
+  int32_t listener;    /* a socket that listens at this rank's address of the book; -1: none */
+  int64_t lease_ns;    /* a peer that the network cannot reach for so long is lost */
   const char* address; /* this rank's of the book, as inet_pton takes it; null: none */
   int32_t is_trusted;  /* 1 = the user says that there are no strangers in its network */
 } covey_link_options;

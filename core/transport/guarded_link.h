@@ -1,5 +1,5 @@
-// A fast link behind a door: `guard` is a link that knows its peers; over it ranks tell each other
-// the addresses and tokens by which they meet on the fast link, and by it a peer's end is seen, too.
+// A fast link behind a guard, a link that knows its peers: over it ranks tell each other the
+// addresses and tokens by which they meet on the fast one, and by it a peer's end is seen, too.
 //
 // A pair meets when one of them first sends: it offers its address and a token, and the other one
 // answers with its own. Tokens are 64 random bits for each of a pair's two directions, told to the
@@ -60,7 +60,7 @@ class GuardedLink final : public Link {
 
   std::unique_ptr<Link> guard_;
   std::unique_ptr<AddressedLink> fast_;
-  int descriptor_ = -1;  // epoll: of both
+  int descriptor_ = -1;           // epoll: of both
   std::vector<Peer> peers_;       // by rank
   std::vector<Rank> owed_;        // peers whose offer is to be answered
   std::vector<PeerLoss> losses_;  // not yet polled

@@ -9,7 +9,7 @@
 #include "core/base/clock.h"
 #include "core/transport/guarded_link.h"
 #include "core/transport/link_agreement.h"
-#include "core/transport/open_transport.h"
+#include "core/transport/over_link.h"
 #include "core/transport/peer_book.h"
 #include "core/transport/plugin.h"
 #include "core/transport/plugin_link.h"
@@ -120,8 +120,10 @@ Status OpenHosts(std::string_view name, std::string_view plugin_path,
     return Status::Unsupported(Named(verdict) +
                                "; or leave COVEY_TRANSPORT at auto, which takes tcp then");
   if (tells && name == "auto" && HasUcx(plugin_path))
-    options.log->Write(LogLevel::kWarn, "tensors travel between hosts by tcp, not by the plug-in "
-                                        "ucx. " + Named(verdict));
+    options.log->Write(LogLevel::kWarn,
+                       "tensors travel between hosts by tcp, not by the plug-in "
+                       "ucx. " +
+                           Named(verdict));
   return OpenOverLink(options, of_peers, std::move(guard), std::move(verdict.early), transport);
 }
 

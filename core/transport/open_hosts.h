@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/transport/far_peers.h"
 #include "core/transport/transport.h"
 
 namespace covey {

@@ -60,8 +60,7 @@ bool IsAt(const sockaddr* interface, const std::string& address) {
            inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(interface)->sin_addr, text,
                      sizeof(text)) != nullptr &&
            address == text;
-  return interface->sa_family == AF_INET6 &&
-         inet_pton(AF_INET6, address.c_str(), &wanted) == 1 &&
+  return interface->sa_family == AF_INET6 && inet_pton(AF_INET6, address.c_str(), &wanted) == 1 &&
          std::memcmp(&wanted, &reinterpret_cast<const sockaddr_in6*>(interface)->sin6_addr,
                      sizeof(wanted)) == 0;
 }
@@ -95,7 +94,8 @@ std::string Choose(const std::string& address, bool is_trusted, Fabric* fabric) 
     return {};
   }
   if (!is_trusted)
-    return "this host has no InfiniBand or RoCE device that is up, and the network of its address " +
+    return "this host has no InfiniBand or RoCE device that is up, and the network of its "
+           "address " +
            address +
            " is not declared trusted. Strangers can end processes that use UCX over TCP: in a "
            "network without strangers set COVEY_TRANSPORT=ucx and COVEY_TRUST_NETWORK=CIDR";

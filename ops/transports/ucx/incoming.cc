@@ -7,9 +7,9 @@ namespace covey::ucx {
 
 // Null: the number has come before or is out of reach, or the bytes do not fit.
 Incoming::Arrival* Incoming::Place(const Packet& packet, size_t length) {
-  const bool fits = packet.kind == Kind::kPut
-                        ? packet.offset <= memory_length_ && length <= memory_length_ - packet.offset
-                        : length <= kMostMessage;
+  const bool fits = packet.kind == Kind::kPut ? packet.offset <= memory_length_ &&
+                                                    length <= memory_length_ - packet.offset
+                                              : length <= kMostMessage;
   if (!fits || packet.number < next_ || packet.number - next_ >= kMostAhead) return nullptr;
   const size_t index = packet.number - next_;
   while (arrivals_.size() <= index) arrivals_.emplace_back();  // moves no arrival
@@ -47,8 +47,8 @@ bool Incoming::Announce(const Packet& packet, void* descriptor, size_t length) {
 bool Incoming::Begin(ucp_worker_h worker) {
   for (Arrival* arrival : std::exchange(announced_, {})) {
     ucp_request_param_t how{};
-    how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                       UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    how.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     how.cb.recv_am = Received;
     how.user_data = arrival;
     how.memory_type = UCS_MEMORY_TYPE_HOST;

@@ -30,8 +30,7 @@ void Outgoing::Failed(void* self, ucp_ep_h, ucs_status_t status) {
   if (outgoing->failure_ == UCS_OK) outgoing->failure_ = status;
 }
 
-void Outgoing::Send(Kind kind, uint64_t number, uint64_t offset, const void* data,
-                    size_t length) {
+void Outgoing::Send(Kind kind, uint64_t number, uint64_t offset, const void* data, size_t length) {
   if (failure_ != UCS_OK || endpoint_ == nullptr) return;
   auto* parcel = new Parcel{{token_, number, offset, from_, kind}, {}, this};
   const void* body = data;
@@ -41,8 +40,8 @@ void Outgoing::Send(Kind kind, uint64_t number, uint64_t offset, const void* dat
     body = parcel->copy.data();
   }
   ucp_request_param_t how{};
-  how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                     UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  how.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   how.cb.send = Sent;
   how.user_data = parcel;
   how.memory_type = UCS_MEMORY_TYPE_HOST;

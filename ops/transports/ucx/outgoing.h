@@ -31,9 +31,7 @@ class Outgoing {
     token_ = token;
   }
 
-  bool HasRoom() const {
-    return open_ < kMostOpen && (open_ == 0 || copied_ < kMostCopied);
-  }
+  bool HasRoom() const { return open_ < kMostOpen && (open_ == 0 || copied_ < kMostCopied); }
   // REQUIRES: is_open, HasRoom.
   void SendMessage(const void* data, size_t length);
   void SendPut(uint64_t offset, const void* data, size_t length);

@@ -109,8 +109,7 @@ bool UcxLink::Next(int32_t* from, const void** message, size_t* length) {
     peer.is_listed = false;
     while (!peer.is_lost && peer.incoming.IsReady()) {
       Incoming::Arrival arrival = peer.incoming.Next();
-      if (arrival.packet.kind == Kind::kFence)
-        peer.outgoing.SendAnswer(arrival.packet.number);
+      if (arrival.packet.kind == Kind::kFence) peer.outgoing.SendAnswer(arrival.packet.number);
       if (arrival.packet.kind != Kind::kMessage) continue;
       message_ = std::move(arrival.body);
       *from = rank;

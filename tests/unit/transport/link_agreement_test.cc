@@ -27,8 +27,8 @@ class LinkAgreementTest : public ::testing::Test {
     std::vector<std::thread> ranks;
     for (int r = 0; r < kSize; ++r)
       ranks.emplace_back([&, r] {
-        statuses[r] = AgreeOnLink(links[r].get(), obstacles[r], MonotonicNow() + kHardLimit,
-                                  &verdicts[r]);
+        statuses[r] =
+            AgreeOnLink(links[r].get(), obstacles[r], MonotonicNow() + kHardLimit, &verdicts[r]);
       });
     for (std::thread& rank : ranks) rank.join();
   }

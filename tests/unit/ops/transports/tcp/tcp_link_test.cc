@@ -1,5 +1,5 @@
-// A Link over TCP keeps the contract of links (link_cases.h), in the clear and encrypted, and what is
-// TCP's: leases, dials, bounds.
+// A Link over TCP keeps the contract of links (link_cases.h), in the clear and encrypted; and what
+// is TCP's own: leases, dials, bounds.
 #include "ops/transports/tcp/tcp_link.h"
 
 #include "tests/unit/ops/transports/link_cases.h"
