@@ -10,8 +10,8 @@
 //     lease. Its UCX may hold what was sent, and would lose it with the endpoint.
 //  3. Receive returns 0 only with the worker armed, or with its descriptor readable.
 //
-// One thread at a time. Nothing blocks but Drop, which waits until UCX lets go of the peer's memory,
-// for a lease at most.
+// One thread at a time. Only Drop blocks: until UCX lets go of the peer's memory, for a lease at
+// most.
 #ifndef COVEY_OPS_TRANSPORTS_UCX_UCX_LINK_H_
 #define COVEY_OPS_TRANSPORTS_UCX_UCX_LINK_H_
 
