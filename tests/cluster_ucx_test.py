@@ -115,7 +115,7 @@ class UcxTest(Tensors):
                          1, said)
 
     def test_a_host_without_the_plug_in_is_named(self) -> None:
-        code = f"import os\nif os.environ['RANK'] == '1': del os.environ['COVEY_PLUGIN_PATH']\n"
+        code = "import os\nif os.environ['RANK'] == '1': del os.environ['COVEY_PLUGIN_PATH']\n"
         said = self.said(code + REFUSED, "a,b", COVEY_TRANSPORT="ucx",
                          COVEY_TRUST_NETWORK=_NETWORK)
         for rank in range(2):
