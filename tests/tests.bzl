@@ -2,6 +2,7 @@
 
 load("@covey_grpc//:has.bzl", "HAS_GRPC")
 load("@covey_openssl//:has.bzl", "HAS_OPENSSL")
+load("@covey_ucx//:has.bzl", "HAS_UCX")
 
 # What a C++ test of this folder links. The longest prefix counts; a short list keeps an unfinished
 # room from breaking the tests of another.
@@ -75,6 +76,11 @@ _CC_DEPS = {
         "//core/transport",
         "//ops/transports:tcp_entry",
     ],
+    "unit/ops/transports/ucx": [
+        "//core/transport",
+        "//ops/transports:tcp_entry",
+        "//ops/transports:ucx_entry",
+    ],
     "unit/plan": ["//ops/algorithms"],
     "unit/transport/peer_book": ["//core/transport:interfaces"],
     "unit/run": [
@@ -146,6 +152,9 @@ _CC_OF_GRPC = [
 # Tests of what only a machine with OpenSSL's static libraries builds.
 _CC_OF_OPENSSL = "unit/ops/transports/tcp/"
 
+# Tests of what only a machine with UCX builds; they take tcp's plug-in, too.
+_CC_OF_UCX = "unit/ops/transports/ucx/"
+
 # A test through gRPC's own threads, which the sanitizers do not know: tools/check leaves it out.
 _CC_TAGS = {"contract/control_test.cc": ["grpc"]}
 
@@ -181,6 +190,8 @@ def cc_tests(folder, tags, **kwargs):
         if path in _CC_OF_GRPC and not HAS_GRPC:
             continue
         if path.startswith(_CC_OF_OPENSSL) and not HAS_OPENSSL:
+            continue
+        if path.startswith(_CC_OF_UCX) and not (HAS_UCX and HAS_OPENSSL):
             continue
         prefix = _prefix(path, _CC_DEPS)
         room = prefix.split("/")[-1] if prefix.startswith("unit/") else ""

@@ -11,6 +11,7 @@
 #include "core/base/arena.h"
 #include "core/device/plugin_device.h"
 #include "core/engine/engine.h"
+#include "core/transport/open_hosts.h"
 #include "core/transport/plugin.h"
 
 extern char** environ;
@@ -378,8 +379,9 @@ int covey_job_create(int32_t size, covey_error* error) {
   int fd = -1;
   Status status = covey::Config::FromEnvironment(environ, "", &config);
   const covey::TransportKind* asked = nullptr;
-  const std::string transport = config.transport == "auto" ? "shm" : config.transport;
-  if (status.ok()) status = covey::LoadTransport(transport, config.plugin_path, &asked);
+  // Whether there are several hosts, and what they have, is known to the ranks.
+  if (status.ok() && !covey::IsOfHosts(config.transport))
+    status = covey::LoadTransport(config.transport, config.plugin_path, &asked);
   if (status.ok()) status = covey::FindTransport("shm")->create_job(size, config.arena_bytes, &fd);
   Report(status, error);
   return status.ok() ? fd : -1;

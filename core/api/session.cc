@@ -84,6 +84,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                                  .book_fd = config.book_fd,
                                  .listen_fd = config.listen_fd,
                                  .lease = config.lease,
+                                 .trust_network = config.trust_network,
                                  .launcher_pid = config.launcher_pid,
                                  .arena_bytes = config.arena_bytes,
                                  .shares_host = config.host_memory == "auto",

@@ -35,6 +35,7 @@ struct Config {
   std::string job;
   std::string transport = "auto";    // or shm, or the name of a plug-in
   std::string host_memory = "auto";  // or never
+  std::string trust_network;         // "CIDR,CIDR" or "yes": networks without strangers, for ucx
   std::string started_by;            // "mpirun", "srun", "torchrun"; empty: coveyrun, or nothing
   std::string plugin_path;           // "folder:folder", looked into before libcovey.so's own
 
@@ -83,8 +84,8 @@ struct Config {
   static Status FromEnvironment(const char* const* environment, std::string_view settings,
                                 Config* config);
 
-  // The resolved `transport`: auto is tcp where there is a book, mpi for ranks that mpirun or srun
-  // has started, else shm.
+  // The resolved `transport`: auto stays where there is a book (core/transport/open_hosts.h); it is
+  // mpi for ranks that mpirun or srun has started, else shm.
   std::string TransportName() const;
 
   // The knobs that must be equal on all ranks, "segment_bytes=65536;flat_bytes=32768;...", in base

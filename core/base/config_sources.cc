@@ -199,8 +199,7 @@ Status Config::FromEnvironment(const char* const* environment, std::string_view 
 }
 
 std::string Config::TransportName() const {
-  if (transport != "auto") return transport;
-  if (book_fd >= 0) return "tcp";
+  if (transport != "auto" || book_fd >= 0) return transport;
   return started_by == "mpirun" || started_by == "srun" ? "mpi" : "shm";
 }
 

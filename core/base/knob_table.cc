@@ -71,14 +71,21 @@ constexpr Knob kKnobs[] = {
      .field = &Config::transport,
      .help =
          "how the ranks reach each other: shm is the memory of this host, any other name that of "
-         "a plug-in, such as tcp or mpi; auto is tcp for coveyrun's ranks on several hosts, "
-         "mpi for those of mpirun and srun, else shm"},
+         "a plug-in, such as tcp, ucx or mpi; for ranks of coveyrun and torchrun on several hosts "
+         "auto is ucx where all of them have it and RDMA, else tcp; for those of mpirun and srun "
+         "it is mpi, else shm"},
     {.name = "host_memory",
      .unit = "auto|never",
      .type = Type::kChoice,
      .field = &Config::host_memory,
      .help = "whether ranks of a network share the memory of their host; never: if one of them "
              "says so, those of its host do not"},
+    {.name = "trust_network",
+     .unit = "CIDR,...|yes",
+     .type = Type::kText,
+     .field = &Config::trust_network,
+     .help = "networks in which there are no strangers, such as 10.1.0.0/16, or yes for all: there "
+             "COVEY_TRANSPORT=ucx may use UCX over TCP, by which a stranger can end a process"},
     {.name = "plugin_path",
      .unit = "folders",
      .type = Type::kText,

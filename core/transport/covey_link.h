@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-enum { COVEY_LINK_ABI = 2 };
+enum { COVEY_LINK_ABI = 3 };
 
 /* How this rank was told to join. */
 typedef struct covey_link_options {
@@ -24,8 +24,10 @@ typedef struct covey_link_options {
   /* The book of the job's ranks, their addresses and its key, with a 0 at its end
    * (core/transport/peer_book.h); null: none was given. */
   const char* book;
-  int32_t listener; /* a socket that listens at this rank's address of the book; -1: none */
-  int64_t lease_ns; /* a peer that the network cannot reach for so long is lost */
+  int32_t listener;    /* a socket that listens at this rank's address of the book; -1: none */
+  int64_t lease_ns;    /* a peer that the network cannot reach for so long is lost */
+  const char* address; /* this rank's of the book, as inet_pton takes it; null: none */
+  int32_t is_trusted;  /* 1 = the user says that there are no strangers in its network */
 } covey_link_options;
 
 typedef struct covey_link {
@@ -51,6 +53,12 @@ typedef struct covey_link {
   /* 1 = *peer has been lost, with one sentence in *how, valid until the next call; each peer once.
    * 0 = no other. Null: only the whole network is ever lost. */
   int (*lost)(void* self, int32_t* peer, const char** how);
+  /* For a network that reaches its peers by addresses (addressed_link.h); all null: it needs none.
+   * The address of this rank lives as long as the link. */
+  const void* address;
+  size_t address_length;
+  void (*expect)(void* self, int32_t peer, uint64_t token);
+  void (*connect)(void* self, int32_t peer, const void* address, size_t length, uint64_t token);
 } covey_link;
 
 /* Joins; fills *link. 0, or 1 with one sentence in `error`. `abi`: the COVEY_LINK_ABI of the

@@ -123,15 +123,17 @@ bool FarPeers::Offer(Rank to, const Parcel& parcel) {
 void FarPeers::Pump() {
   Rank from = kNoRank;
   std::span<const std::byte> message;
-  while (link_->Receive(&from, &message)) {
-    if (!Absorb(from, message)) Lose(from, "sends what no rank of this version sends");
-  }
+  while (link_->Receive(&from, &message)) Hear(from, message);
   for (size_t r = 0; r < out_.size(); ++r) {
     Outgoing& out = out_[r];
     while (!out.unsent.empty() && Offer(Rank{static_cast<int32_t>(r)}, out.unsent.front()))
       out.unsent.pop_front();
   }
   for (PeerLoss& loss : link_->PollLost()) Lose(loss.rank, loss.how);
+}
+
+void FarPeers::Hear(Rank from, std::span<const std::byte> message) {
+  if (!Absorb(from, message)) Lose(from, "sends what no rank of this version sends");
 }
 
 // False: malformed.

@@ -73,6 +73,8 @@ class FarPeers {
 
   // Takes what has arrived, then sends what had to wait.
   void Pump();
+  // Takes a message of the link that something else has received.
+  void Hear(Rank from, std::span<const std::byte> message);
   // Each lost peer once.
   std::vector<PeerLoss> PollLost() { return std::exchange(losses_, {}); }
 

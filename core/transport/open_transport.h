@@ -6,7 +6,6 @@
 #include <memory>
 #include <string_view>
 
-#include "core/transport/far_peers.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -14,12 +13,6 @@ namespace covey {
 // `options.rank` and `size` are ignored by networks, which know them.
 Status OpenTransport(std::string_view name, std::string_view plugin_path,
                      const TransportOptions& options, std::unique_ptr<Transport>* transport);
-
-// Over a link: the ranks of a host share its memory where they can (core/transport/composite.h),
-// and are one job of it when there is no other host; else each is a host of its own
-// (core/transport/mirrored.h).
-Status OpenOverLink(const TransportOptions& options, const FarPeers::Options& of_peers,
-                    std::unique_ptr<Link> link, std::unique_ptr<Transport>* transport);
 
 }  // namespace covey
 #endif  // COVEY_CORE_TRANSPORT_OPEN_TRANSPORT_H_

@@ -24,7 +24,8 @@ struct Known {
 constexpr const char* kSharedMemory = "leave COVEY_TRANSPORT at auto (shared memory)";
 constexpr Known kKnown[] = {
     {"mpi", "the MPI library of the machine (covey build mpi makes it)", kSharedMemory},
-    {"ucx", "the UCX library of the machine", kSharedMemory},
+    {"ucx", "the UCX library of the machine (covey build ucx makes it)",
+     "leave COVEY_TRANSPORT at auto (shared memory, TCP between hosts)"},
     {"grpc", "the gRPC library of the machine (covey build grpc makes it)",
      "start all ranks with one coveyrun"},
     {"tcp", "", kSharedMemory},                   // in the wheel

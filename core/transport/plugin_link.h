@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "core/transport/addressed_link.h"
 #include "core/transport/covey_link.h"
-#include "core/transport/link.h"
 
 namespace covey {
 
-class PluginLink final : public Link {
+class PluginLink final : public AddressedLink {
  public:
   static Status Open(std::string_view name, covey_open_link_function* open,
                      const covey_link_options& options, std::unique_ptr<PluginLink>* link);
@@ -32,6 +32,16 @@ class PluginLink final : public Link {
   int Descriptor() const override { return link_.descriptor; }
   std::vector<PeerLoss> PollLost() override;
   bool AnyThread() const override { return link_.any_thread != 0; }
+
+  // Whether the functions of AddressedLink may be called.
+  bool HasAddress() const { return link_.connect != nullptr; }
+  std::span<const std::byte> Address() const override {
+    return {static_cast<const std::byte*>(link_.address), link_.address_length};
+  }
+  void Expect(Rank peer, uint64_t token) override { link_.expect(link_.self, ToInt(peer), token); }
+  void Connect(Rank peer, std::span<const std::byte> address, uint64_t token) override {
+    link_.connect(link_.self, ToInt(peer), address.data(), address.size(), token);
+  }
 
  private:
   explicit PluginLink(const covey_link& link) : link_(link) {}

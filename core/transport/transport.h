@@ -56,10 +56,11 @@ class Transport : public SharedRegions, public Mailbox, public PeerReader, publi
 struct TransportOptions {
   Rank rank = kNoRank;
   int32_t size = 0;
-  int shm_fd = -1;       // the job's shared memory; -1 = none: only a job of one
-  int book_fd = -1;      // of a network: the book of the job's ranks (peer_book.h); -1 = none
-  int listen_fd = -1;    // of a network: listens at this rank's address of the book; -1 = none
-  Time lease = 0;        // of a network: a peer out of reach for so long is lost
+  int shm_fd = -1;            // the job's shared memory; -1 = none: only a job of one
+  int book_fd = -1;           // of a network: the book of the job's ranks (peer_book.h); -1 = none
+  int listen_fd = -1;         // of a network: listens at this rank's address of the book; -1 = none
+  Time lease = 0;             // of a network: a peer out of reach for so long is lost
+  std::string trust_network;  // of a network: those without strangers (trusted_networks.h)
   int launcher_pid = 0;  // where to find it when the descriptor was closed on the way; 0 = nowhere
   uint64_t arena_bytes = 0;
   bool shares_host = true;   // of a network: ranks of one host share its memory where they can

@@ -57,6 +57,7 @@ _BORDERS = {
     "spdlog/": ("core/base/log.cc",),
     "mpi.h": ("ops/transports/mpi",),
     "ucp/": ("ops/transports/ucx",),
+    "uct/": ("ops/transports/ucx",),
     "nccl.h": ("ops/devices/cuda/",),
     "cuda": ("ops/devices/cuda/",),
     "grpc": ("ops/control/grpc", "tests/contract/control"),

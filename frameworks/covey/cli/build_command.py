@@ -1,7 +1,7 @@
 """`covey build`: compiles a part that is bound to something of this machine, from sources of Covey.
 
 The common code is here; the differences are a Part: build_grpc.py, build_mpi.py,
-build_oneccl.py, build_tensorflow.py.
+build_oneccl.py, build_tensorflow.py, build_ucx.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any, Tuple
 
-from covey.cli import build_grpc, build_mpi, build_oneccl, build_tensorflow
+from covey.cli import build_grpc, build_mpi, build_oneccl, build_tensorflow, build_ucx
 from covey.cli.build_part import CompilerFailed, Part, compile_part, writable_folder
 from covey.launch.check import check_writable_folder
 from covey.launch.spec import LaunchError
@@ -23,17 +23,20 @@ _HELP = "compile a part that is bound to a library of this machine"
 _EPILOG = """examples:
   covey build mpi                             with the mpicc in PATH, into the installed package
   covey build mpi --mpicc /opt/mpi/bin/mpicc  for another MPI
+  covey build ucx --prefix /opt/ucx           with another UCX than the system's
   covey build tensorflow                      for the TensorFlow of this Python
   covey build grpc                            for the gRPC of this machine; takes a minute
   covey build mpi --out DIR                   then set COVEY_PLUGIN_PATH=DIR
 
-mpi: with it `mpirun -np N python SCRIPT` and `srun -n N python SCRIPT` start a job. grpc: what
-`coveyrun --serve` and `--join` speak with each other. tensorflow: the operations of
+mpi: with it `mpirun -np N python SCRIPT` and `srun -n N python SCRIPT` start a job. ucx: with it
+jobs on several hosts use InfiniBand and RoCE; UCX 1.11 or newer. grpc: what `coveyrun --serve` and
+`--join` speak with each other. tensorflow: the operations of
 covey.tensorflow, which its import makes too where they are missing. oneccl: a peer of
 `covey bench`. Each is for one version of its library: build it again after a change.
 """
 _PARTS = {
     "mpi": build_mpi,
+    "ucx": build_ucx,
     "grpc": build_grpc,
     "tensorflow": build_tensorflow,
     "oneccl": build_oneccl,
@@ -48,6 +51,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("part", choices=sorted(_PARTS), metavar="PART", help=" or ".join(_PARTS))
     parser.add_argument("--out", metavar="DIR", help="where to put it (beside libcovey.so)")
     parser.add_argument("--mpicc", metavar="PATH", default="mpicc", help="MPI's compiler (mpicc)")
+    parser.add_argument("--prefix", metavar="PATH", help="where UCX is (as pkg-config says)")
     parser.add_argument("--cxx", metavar="PATH", default="g++", help="C++ compiler (g++)")
     parser.set_defaults(act=_act, parser=parser)
 

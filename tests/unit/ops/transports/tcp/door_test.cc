@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "core/transport/peer_book.h"
-#include "tests/unit/ops/transports/tcp/job.h"
+#include "tests/unit/ops/transports/job.h"
 
 namespace covey::tcp {
 namespace {

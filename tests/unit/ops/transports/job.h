@@ -1,9 +1,10 @@
-// Ranks of a job over TCP on this machine, in one thread: their listeners, their book, their links.
+// Ranks of a job over a network on this machine, in one thread: their listeners, their book, their
+// links. These are of the plug-in tcp, or what `more` makes of them.
 //
 // Until() sleeps on the links' descriptors and on nothing else, so a link that has something to do
 // and does not say so hangs.
-#ifndef COVEY_TESTS_UNIT_OPS_TRANSPORTS_TCP_JOB_H_
-#define COVEY_TESTS_UNIT_OPS_TRANSPORTS_TCP_JOB_H_
+#ifndef COVEY_TESTS_UNIT_OPS_TRANSPORTS_JOB_H_
+#define COVEY_TESTS_UNIT_OPS_TRANSPORTS_JOB_H_
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -77,8 +78,11 @@ class Job {
     Bytes bytes;
   };
 
-  Job(int size, const std::string& security, Time lease = 10 * kSecond, int family = AF_INET)
-      : lease_(lease), security_(security), ranks_(static_cast<size_t>(size)) {
+  using More = std::unique_ptr<Link> (*)(std::unique_ptr<Link> tcp, const covey_link_options&);
+
+  Job(int size, const std::string& security, Time lease = 10 * kSecond, int family = AF_INET,
+      More more = nullptr)
+      : lease_(lease), security_(security), more_(more), ranks_(static_cast<size_t>(size)) {
     address_ = family == AF_INET ? "127.0.0.1" : "::1";
     for (One& one : ranks_) one.listener = Listen(&one.port, family);
   }
@@ -99,16 +103,16 @@ class Job {
   }
   void Open(int rank, char digit = 'a') {
     const std::string book = Book(digit);
+    const covey_link_options options{.rank = rank,
+                                     .size = static_cast<int32_t>(ranks_.size()),
+                                     .book = book.c_str(),
+                                     .listener = ranks_[rank].listener,
+                                     .lease_ns = lease_,
+                                     .address = address_.c_str(),
+                                     .is_trusted = 1};
     std::unique_ptr<PluginLink> link;
-    const Status status = PluginLink::Open("tcp", covey_open_link,
-                                           {.rank = rank,
-                                            .size = static_cast<int32_t>(ranks_.size()),
-                                            .book = book.c_str(),
-                                            .listener = ranks_[rank].listener,
-                                            .lease_ns = lease_},
-                                           &link);
-    ASSERT_EQ(status, Status::Ok());
-    ranks_[rank].link = std::move(link);
+    ASSERT_EQ(PluginLink::Open("tcp", covey_open_link, options, &link), Status::Ok());
+    ranks_[rank].link = more_ == nullptr ? std::move(link) : more_(std::move(link), options);
   }
   void OpenAll() {
     for (size_t r = 0; r < ranks_.size(); ++r) Open(static_cast<int>(r));
@@ -149,6 +153,9 @@ class Job {
   void Send(int from, int to, std::span<const std::byte> message) {
     Until([&] { return link(from).Send(Rank{to}, message); });
   }
+  void Put(int from, int to, uint64_t offset, std::span<const std::byte> data) {
+    Until([&] { return link(from).Put(Rank{to}, offset, data); });
+  }
 
  private:
   struct One {
@@ -160,9 +167,10 @@ class Job {
   };
   const Time lease_;
   const std::string security_;
+  const More more_;
   std::string address_;
   std::vector<One> ranks_;
 };
 
 }  // namespace covey
-#endif  // COVEY_TESTS_UNIT_OPS_TRANSPORTS_TCP_JOB_H_
+#endif  // COVEY_TESTS_UNIT_OPS_TRANSPORTS_JOB_H_
