@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "core/api/covey.h"
@@ -22,6 +23,8 @@ namespace {
 // How long a rank that leaves sees to it, at most, that what its rounds know does not go with it:
 // as long as peers that run may take. Silent ones get less (core/replicated/replica.h).
 constexpr Time kLinger = 60 * kSecond;
+// How long the last frames of closed channels wait for room in the network.
+constexpr Time kClosing = kSecond;
 // A part of the knob recheck: a look for changes that ring no event count, by ranks that wait in
 // rounds and pairs.
 constexpr Time kBellLooks = 50;
@@ -155,6 +158,15 @@ void Session::AdoptPlace() {
 void Session::SettleRounds() {
   const Time deadline = MonotonicNow() + kLinger;
   for (RoundsPort* rounds : rounds_.Freeze()) rounds->Settle(deadline);
+  // replicated-L2: the others hear of closed channels, and do not wait for this rank in vain.
+  const std::atomic<bool> never{false};
+  const auto is_closing = [this] {
+    bool closing = false;
+    engine_->WithProgressLock([&] { closing = runtime_->channels().HasClosing(); });
+    return closing;
+  };
+  for (const Time latest = MonotonicNow() + kClosing; is_closing() && MonotonicNow() < latest;)
+    engine_->DriveUntil(never, MonotonicNow() + kMillisecond);
 }
 
 void Session::Interrupt() {

@@ -48,6 +48,11 @@ void ChannelMux::Close(uint64_t channel) {
   closed_.insert(channel);
 }
 
+bool ChannelMux::HasClosing() const {
+  return std::any_of(channels_.begin(), channels_.end(),
+                     [](const auto& channel) { return channel.second.port == nullptr; });
+}
+
 bool ChannelMux::OnFrame(Rank from, Bytes frame, Time now) {
   const uint64_t number = Fragmenter::ChannelOf(frame);
   const auto found = channels_.find(number);

@@ -58,6 +58,8 @@ class ChannelMux {
   // One pass of all ports. Returns when to come again at the latest.
   Time Advance(Time now, bool* moved);
   bool Idle() const { return idle_; }
+  // Peers are still to hear of a Close.
+  bool HasClosing() const;
 
  private:
   struct Channel {

@@ -103,9 +103,9 @@ Fragmenter::Received Fragmenter::OnFrame(int32_t from, std::span<const std::byte
   if (kind == Kind::kTaken) return Received::kNothing;
   if (kind == Kind::kClosing) return Received::kClosing;
   if (kind == Kind::kLeave) {
-    peer.message = {};  // its end was not sent
-    peer.is_dropping = false;
     message->assign(data.begin(), data.end());
+    // replicated-L2: it takes nothing any more, and where its process lives on no loss is told.
+    OnLoss(from);
     return Received::kMessage;
   }
   if (kind != Kind::kPart && kind != Kind::kLast) return Received::kMalformed;

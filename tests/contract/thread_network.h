@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/transport/link.h"
-#include "core/transport/open_transport.h"
+#include "core/transport/over_link.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -207,7 +207,7 @@ inline const TransportKind kThreadNetworkKind{
           of_network.arena_bytes = uint64_t{64} << 20;
           auto link = std::make_unique<ThreadLink>(ThreadNetwork::Current(), options.rank);
           return OpenOverLink(of_network, {.arena_bytes = of_network.arena_bytes, .put_bytes = 64},
-                              std::move(link), transport);
+                              std::move(link), {}, transport);
         },
     .create_job = nullptr};
 inline const TransportRegistration kThreadNetworkRegistration(kThreadNetworkKind);

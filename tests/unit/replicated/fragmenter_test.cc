@@ -91,6 +91,21 @@ TEST(FragmenterTest, ClosingComesAfterTheLastMessage) {
   EXPECT_TRUE(one.IsEmpty());
 }
 
+TEST(FragmenterTest, OneThatHasLeftIsSentNothing) {
+  Fragmenter one(5, 2, kFrameBytes), two(5, 2, kFrameBytes);
+  one.OnLoss(0);  // itself
+  two.EnqueueLeave(0, MessageOf(7, 2));
+  const Bytes leave(two.Next(0).begin(), two.Next(0).end());
+  one.Enqueue(1, MessageOf(500, 1));
+  ASSERT_FALSE(one.Next(1).empty());
+  Bytes message;
+  EXPECT_EQ(one.OnFrame(1, leave, 100, &message), Fragmenter::Received::kMessage);
+  EXPECT_EQ(message, MessageOf(7, 2));
+  EXPECT_TRUE(one.IsEmpty());
+  one.EnqueueLeave(1, MessageOf(7, 1));
+  EXPECT_TRUE(one.IsEmpty());
+}
+
 // What a writer of messages never says. Kinds as in fragmenter.h: 1 taken, 2 part, 3 last.
 Bytes FrameOf(uint8_t kind, uint64_t taken, uint64_t length, size_t data_bytes) {
   Writer writer;
