@@ -87,7 +87,7 @@ class GrpcClient final : public Control {
   void Beat(Time lease) {
     Time heard = MonotonicNow();
     while (!Sleep(std::max(lease / 4, kMillisecond))) {
-      const Status status = session_.Report({});
+      const Status status = session_.Report({}, std::min(lease, GrpcSession::kCallTimeout));
       if (status.ok()) {
         heard = MonotonicNow();
       } else if (status.code() != StatusCode::kTimeout) {

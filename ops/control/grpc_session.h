@@ -32,7 +32,8 @@ class GrpcSession {
   Status Enter();
   // Joins as options.offer; *lease is the server's. REQUIRES: entered. Errors as of Enter.
   Status Join(Time* lease);
-  Status Report(const ControlReport& report);
+  // `timeout`: so long is an answer waited for.
+  Status Report(const ControlReport& report, Time timeout = kCallTimeout);
   // Calls `take` for each event, until the stream ends. The status says how: kAborted.
   template <class Take>
   Status Watch(const Take& take);
@@ -42,7 +43,8 @@ class GrpcSession {
   // A call's context for as long as it is under way.
   class Context;
 
-  Status SealedCall(std::string_view call, const std::string& body, std::string* answer);
+  Status SealedCall(std::string_view call, const std::string& body, Time timeout,
+                    std::string* answer);
   control::Sealed Sealed(std::string_view call, const std::string& body);
   bool IsFrom(const control::Sealed& sealed, const std::string& call, uint64_t sequence) const;
   Status ReadEvent(const control::Sealed& sealed, uint64_t sequence, ControlEvent* event) const;

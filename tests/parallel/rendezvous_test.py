@@ -237,14 +237,14 @@ class VariablesTest(RanksTestCase):
             self.assertEqual(self.finish(process), (0, f"fine {rank} 2 {rank} 11\n", ""))
 
     def test_a_rank_that_cannot_listen_is_named_on_all(self) -> None:
-        cannot = "import covey.store_book as b; b._routes = lambda to: [(2, '192.0.2.1')]\n"
+        cannot = "import covey.launch.network as n; n.outward = lambda to: '192.0.2.1'\n"
         port = self.free_port()
         ranks = [
             self.start((cannot if rank == 1 else "") + SUMS, **self.place(rank, 2, port))
             for rank in range(2)
         ]
         for process in ranks:
-            self.check_raises(process, "Unsupported: rank 1 cannot listen at its address: ")
+            self.check_raises(process, "Unsupported: rank 1: cannot listen at 192.0.2.1: ")
 
     def test_a_rank_that_does_not_come_is_named_on_all(self) -> None:
         port = self.free_port()
