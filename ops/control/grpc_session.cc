@@ -59,10 +59,15 @@ GrpcSession::Context::~Context() {
   std::erase(session_->contexts_, &context_);
 }
 
-GrpcSession::GrpcSession(const ControlOptions& options) : options_(options) {
-  const std::shared_ptr<grpc::Channel> channel = MakeChannel(options);
-  rendezvous_ = control::Rendezvous::NewStub(channel);
-  membership_ = control::Membership::NewStub(channel);
+GrpcSession::GrpcSession(const ControlOptions& options)
+    : options_(options), channel_(MakeChannel(options)) {
+  rendezvous_ = control::Rendezvous::NewStub(channel_);
+  membership_ = control::Membership::NewStub(channel_);
+}
+
+void GrpcSession::AwaitConnection(Time limit) {
+  channel_->WaitForConnected(
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(limit, GPR_TIMESPAN)));
 }
 
 void GrpcSession::Cancel() {

@@ -38,6 +38,8 @@ class GrpcSession {
   template <class Take>
   Status Watch(const Take& take);
   void Cancel();
+  // Until there is a connection. One is made only while a call waits for it, and this is one.
+  void AwaitConnection(Time limit);
 
  private:
   // A call's context for as long as it is under way.
@@ -51,6 +53,7 @@ class GrpcSession {
   Status FailureOf(const grpc::Status& status) const;
 
   const ControlOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<control::Rendezvous::Stub> rendezvous_;
   std::unique_ptr<control::Membership::Stub> membership_;
   std::string session_;

@@ -285,8 +285,8 @@ class HostsTest(JoinedTestCase):
 
     def test_a_network_that_the_host_has_not_is_named(self) -> None:
         self.write_secret()
-        job = self.on("a", "--join", "127.0.0.1:9", "--network", "192.0.2.0/24", "true")
-        self.check_refused(job, "--network 192.0.2.0/24: none of ")
+        job = self.on("a", "--join", "127.0.0.1:9", "--network", "198.51.100.0/24", "true")
+        self.check_refused(job, "--network 198.51.100.0/24: none of ")
 
     def test_a_host_that_cannot_listen_is_named_on_all(self) -> None:
         server = self.on("a", "--nodes", "2", "--serve", "127.0.0.1:0", "true")

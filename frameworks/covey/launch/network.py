@@ -247,11 +247,13 @@ def routes(to: str) -> List[Route]:
 
 
 def outward(to: str = "") -> str:
-    """The own address from which packets go to the host `to`, else by the default route: names of
-    the own host often stand for a loopback address, which is the answer only if all else fails."""
-    ways = [*(routes(to) if to else []), *routes(_ANYWHERE), *routes("127.0.0.1")]
+    """The own address from which packets go to the host `to`, else by the default route, else that
+    of an interface: names of the own host often stand for a loopback address, which is the answer
+    only if all else fails. Raises OSError."""
+    ways = [*(routes(to) if to else []), *routes(_ANYWHERE)]
     beyond = [way.own for way in ways if not ipaddress.ip_address(way.own).is_loopback]
-    return beyond[0] if beyond else ways[0].own
+    own = sorted(own_addresses(), key=lambda one: (one.is_loopback, one.is_bridge))
+    return [*beyond, *(one.address for one in own), "127.0.0.1"][0]
 
 
 def machine_id() -> str:
