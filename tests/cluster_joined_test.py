@@ -130,7 +130,8 @@ class RanksTest(JoinedHosts):
                 own = {**env, "SLURM_PROCID": str(rank)}
                 ranks.append(start(host, *self.python_of(WHERE), env=own))
             said = [rank.communicate(timeout=_LIMIT_S)[0] for rank in ranks]
-            wanted = [f"fine {r} {l} {h} 111\n" for r, l, h in ((0, 0, "a"), (1, 0, "b"), (2, 1, "a"))]
+            places = ("0 0 a", "1 0 b", "2 1 a")
+            wanted = [f"fine {place} 111\n" for place in places]
             self.assertEqual(said, wanted, "\n".join(said))
 
 

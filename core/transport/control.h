@@ -47,8 +47,8 @@ struct ControlOptions {
   Time lease = 0;     // the server's: a node that is silent for so long is lost
 };
 inline constexpr int32_t kMaxNodes = 1024;
-inline constexpr int32_t kMaxControlRanks = 1024;      // as kMaxRanksPerHost of shared memory
-inline constexpr size_t kMaxControlTextBytes = 16384;     // of a report
+inline constexpr int32_t kMaxControlRanks = 1024;           // as kMaxRanksPerHost of shared memory
+inline constexpr size_t kMaxControlTextBytes = 16384;       // of a report
 inline constexpr size_t kMaxSharedBytes = size_t{2} << 20;  // of all texts that are shared at once
 
 struct ControlEvent {

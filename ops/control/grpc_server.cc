@@ -210,8 +210,8 @@ class Desk {
   const Time lease_;
   bool closing_ = false;
   std::function<void()> full_;
-  std::map<std::string, int32_t> tickets_;                // by session
-  std::map<int32_t, std::deque<Event>> outboxes_;         // by ticket
+  std::map<std::string, int32_t> tickets_;         // by session
+  std::map<int32_t, std::deque<Event>> outboxes_;  // by ticket
 };
 
 class RendezvousService final : public control::Rendezvous::Service {

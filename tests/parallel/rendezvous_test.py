@@ -136,6 +136,21 @@ class RanksTest(RanksTestCase):
             said = pathlib.Path(f"{out}{rank}").read_text(encoding="ascii")
             self.assertEqual(said, f"fine {rank} 2 {rank} 11\n")
 
+    def test_ranks_of_several_hosts_are_one_job(self) -> None:
+        elsewhere = "import covey.launch.memory as m; m.host_id = lambda: 'elsewhere'\n"
+        for far, local_ranks in ((1, (0, 0, 1)), (2, (0, 1, 0))):
+            ranks = [
+                self.start(
+                    (elsewhere if rank == far else "") + SUMS,
+                    SLURM_PROCID=str(rank),
+                    SLURM_STEP_NUM_TASKS="3",
+                )
+                for rank in range(3)
+            ]
+            for rank, process in enumerate(ranks):
+                wanted = (0, f"fine {rank} 3 {local_ranks[rank]} 111\n", "")
+                self.assertEqual(self.finish(process), wanted)
+
     def test_a_rank_with_another_secret_is_refused_and_does_no_harm(self) -> None:
         other = self.write_secret("other", OTHER_SECRET)
         waiting = self.ranks("srun", 2, [0], COVEY_START_TIMEOUT="20s")

@@ -48,9 +48,9 @@ several hosts, by ssh without a password; the same Covey and working folder on e
 The environment goes along, but for what belongs to a host (HOME, TMPDIR, SSH_*, XDG_*, ...).
 --output-dir is written here, --timeline on each host.
 
-one job by several launchers (of one machine; with the plug-in grpc), each with its -np:
-  {prog} -np 2 --nodes 2 --serve 127.0.0.1:29500 --secret-file job.secret python train.py
-  {prog} -np 2 --join 127.0.0.1:29500 --secret-file job.secret python train.py
+one job by several launchers, on one host or several (with the plug-in grpc), each with its -np:
+  {prog} -np 2 --nodes 2 --serve a:29500 --secret-file job.secret python train.py
+  {prog} -np 2 --join a:29500 --secret-file job.secret python train.py
 
 signals:
   Ctrl-C tells where every rank is, then ends the job within 2 s; a second Ctrl-C ends it at once.

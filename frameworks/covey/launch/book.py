@@ -19,6 +19,10 @@ import secrets
 from typing import List, NamedTuple, Sequence
 
 SECURITIES = ("tls", "auth")
+UNENCRYPTED = (
+    "network security auth: what ranks of different hosts send each other is authenticated and not "
+    "encrypted"
+)
 _KEY_BYTES = 32
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 

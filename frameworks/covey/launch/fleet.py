@@ -198,12 +198,8 @@ class Fleet:
         for index, said in enumerate(wait.all("reached", self._plan.timeout_s + reach.TRY_S)):
             for number, why in said["failures"]:
                 other = tried[index][number]
-                address, port = ready[other]["tried"]
-                lines.append(
-                    f"{self._channels[index].name} cannot reach {self._channels[other].name} at "
-                    f"{address}:{port} ({shown(str(why))}): a firewall? open the TCP ports between "
-                    "the hosts, or choose another network by --network"
-                )
+                names = (self._channels[index].name, self._channels[other].name)
+                lines.append(reach.failure(names, ready[other]["tried"], str(why)))
         if lines:
             raise LaunchError("\n".join(lines))
 
@@ -221,10 +217,7 @@ class Fleet:
         if self._spec.quiet:
             return
         if self._plan.security == "auth":
-            self._say(
-                "network security auth: what ranks of different hosts send each other is "
-                "authenticated and not encrypted"
-            )
+            self._say(book.UNENCRYPTED)
         by_machine: Dict[str, List[str]] = {}
         for channel in self._channels:
             by_machine.setdefault(channel.hello["machine"], []).append(channel.name)

@@ -14,6 +14,7 @@ secret and of a text that the server has drawn: it does not travel. Internal.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import socket
@@ -150,6 +151,9 @@ class Formation:
     def _slots(self, node: int) -> int:
         return int(self._nodes[node]["slots"])
 
+    def _host_name(self, node: int) -> str:
+        return _for_people(self._nodes[node]["host"])
+
     def _has_several(self) -> bool:
         return len(self._first_of) > 1
 
@@ -180,7 +184,7 @@ class Formation:
             if isinstance(why, CoveyError):
                 raise
             raise InvalidArgument(
-                f"a node has shared what is no text of this version of Covey ({shown(str(why))})"
+                f"a node has shared what is no text of this version of Covey ({_for_people(why)})"
             ) from why
 
     # ---- What follows from the texts of all nodes --------------------------------------------
@@ -217,14 +221,13 @@ class Formation:
         lines = []
         for node, one in enumerate(said):
             targets = self._targets(node)
+            if len(one["failures"]) > len(targets):
+                raise ValueError("more failures than tries")
             for index, why in one["failures"]:
                 to = targets[_number(index, 0, len(targets) - 1)]
-                names = [_for_people(self._nodes[n]["host"]) for n in (node, to)]
-                lines.append(
-                    f"{names[0]} cannot reach {names[1]} at {self._addresses[to]}:"
-                    f"{self._ports[to][-1]} ({_for_people(why)}): a firewall? open the TCP ports "
-                    "between the hosts, or choose another network by --network"
-                )
+                names = (self._host_name(node), self._host_name(to))
+                where = (self._addresses[to], self._ports[to][-1])
+                lines.append(reach.failure(names, where, _for_people(why)))
         if lines:
             raise LaunchError("; ".join(lines))
         self._listeners.pop().close()  # It has been tried.
@@ -248,7 +251,7 @@ class Formation:
     def _refuse(self, said: Sequence[Dict[str, Any]]) -> None:
         errors = [(node, one["error"]) for node, one in enumerate(said) if "error" in one]
         for node, why in errors[:1]:
-            host = _for_people(self._nodes[node]["host"])
+            host = self._host_name(node)
             raise LaunchError(f"node {node} on {host} cannot take part: {_for_people(why)}")
 
     def _targets(self, node: int) -> List[int]:
@@ -315,8 +318,10 @@ def _for_people(text: Any) -> str:
 def _networks(node: Mapping[str, Any], said: Mapping[str, Any]) -> network.HostNetworks:
     addresses = []
     for interface, address, bits in said["addresses"][:_MOST_ADDRESSES]:
-        one = network.Address(_for_people(interface), str(address), _number(bits, 0, 128))
-        _ = one.network  # Raises ValueError.
+        found = ipaddress.ip_interface(f"{address}/{_number(bits, 0, 128)}")
+        if "%" in str(address):  # of one link only
+            raise ValueError("no address of an interface")
+        one = network.Address(_for_people(interface), str(found.ip), found.network.prefixlen)
         addresses.append(one)
     name, machine = _for_people(node["host"]), str(said["machine"])
     return network.HostNetworks(name, machine, addresses, str(said["by_ssh"]), str(said["peer"]))

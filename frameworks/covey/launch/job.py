@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import List, Optional, Sequence
 
-from covey.launch import check, endings, report
+from covey.launch import book, check, endings, report
 from covey.launch.fleet import Fleet
 from covey.launch.hosts import places
 from covey.launch.node import NEWS_S, Node
@@ -109,6 +109,8 @@ class Job:
         if part is None:
             raise Stopped
         self._selector.register(node, selectors.EVENT_READ, node)
+        if part.book and self._spec.rendezvous.security == "auth" and not self._spec.quiet:
+            self._say(book.UNENCRYPTED)
         self._start(
             HostPart(part.places, part.shm_fd, part.book, part.listeners, part.store), inbox
         )
@@ -346,7 +348,8 @@ class Job:
         code = self._ending.exit_code if self._ending is not None else 0
         if self._ending is None and self._exits:  # Only where it keeps going.
             code = 0 if self._done else None
-            self._say(report.went_on(self._exits, self._done))
+            others = self._size - len(self._exits) - len(self._done)
+            self._say(report.went_on(self._exits, self._done, others))
         if code is not None:
             return Outcome(code, None, [])
         first = report.first_failure(self._exits)

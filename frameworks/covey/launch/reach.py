@@ -8,8 +8,9 @@ import os
 import selectors
 import socket
 import time
-from typing import Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
+from covey.errors import shown
 from covey.launch.spec import LaunchError
 
 TRY_S = 3.0
@@ -19,7 +20,7 @@ _BACKLOG = 4096  # Every rank of the job may connect at once; the system has a l
 
 
 def listen(address: str, count: int) -> List[socket.socket]:
-    """So many listeners at free ports of that address, the caller's to close. Raises LaunchError."""
+    """Listeners at free ports of that address, the caller's to close. Raises LaunchError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     made: List[socket.socket] = []
     try:
@@ -64,6 +65,14 @@ def failures(addresses: Sequence[Tuple[str, int]], limit_s: float = TRY_S) -> Di
         key.fileobj.close()  # type: ignore[union-attr]
     selector.close()
     return why
+
+
+def failure(names: Tuple[str, str], where: Sequence[Any], why: str) -> str:
+    """The sentence on a connection from the first host to the second, at an address and a port."""
+    return (
+        f"{names[0]} cannot reach {names[1]} at {where[0]}:{where[1]} ({shown(why)}): a firewall? "
+        "open the TCP ports between the hosts, or choose another network by --network"
+    )
 
 
 def _words(error: int) -> str:

@@ -21,7 +21,8 @@ Rendezvous::Offer OfferOf(int32_t node, int32_t slots, const std::string& host =
 
 // A rendezvous under test and what it has sent since the last look.
 struct Stage {
-  explicit Stage(int32_t nodes) : rendezvous({.nodes = nodes, .lease = kLease, .build = "build", .job = "drawn"}) {}
+  explicit Stage(int32_t nodes)
+      : rendezvous({.nodes = nodes, .lease = kLease, .build = "build", .job = "drawn"}) {}
 
   int32_t Join(const Rendezvous::Offer& offer, Time now = 0) {
     int32_t ticket = -1;
