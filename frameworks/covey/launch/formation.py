@@ -115,13 +115,15 @@ def own_networks(host: str, address: str, wanted: str) -> network.HostNetworks:
     name = address.rpartition(":")[0].strip("[]")
     route = next(iter(network.routes(name)), None) if name else None
     used, peer = ("", "") if route is None else (route.own, route.theirs)
-    found = network.HostNetworks(
-        host, network.machine_id(), network.own_addresses(), used, peer
-    )
+    try:
+        addresses = network.own_addresses()
+    except OSError as error:
+        raise LaunchError(f"cannot list the networks of this host: {error.strerror}") from error
+    found = network.HostNetworks(host, network.machine_id(), addresses, used, peer)
     if not wanted:
         return found
     (chosen,) = network.choose([found], wanted)
-    addresses = [one for one in found.addresses if one.address == chosen]
+    addresses = [one for one in addresses if one.address == chosen]
     return network.HostNetworks(host, found.machine, addresses, chosen, peer)
 
 

@@ -178,6 +178,9 @@ class Job:
         if self._node is None:
             return
         ends = self._node.failures(now)
+        if self._spec.keep_going:  # A launcher may be lost after some of its ranks.
+            known = {end.rank for end in self._exits}
+            ends = [end for end in ends if end.rank not in known]
         self._exits += ends
         if self._spec.keep_going and not self._node.is_over:
             self._tell_of_losses(ends)

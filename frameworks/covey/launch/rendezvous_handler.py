@@ -85,9 +85,10 @@ class RendezvousHandler:
         self._made: Optional[os.stat_result] = None
         if rendezvous.address.startswith(_FILE):
             self._file = rendezvous.address[len(_FILE) :]
-        own = self._own()  # A wrong network is told at once.
+        wanted = rendezvous.network
+        own = own_networks(socket.gethostname(), "", wanted)  # A wrong one is told at once.
         if rendezvous.serve:
-            self._open(_any_port(own.networks) if self._file else rendezvous.address)
+            self._open(_any_port(own) if self._file else rendezvous.address)
             if self._file:
                 self._made = address_file.write(self._file, self.address)
         elif not self._file:
@@ -118,8 +119,8 @@ class RendezvousHandler:
                 self.has_answer = self._rendezvous.serve or words == event["text"]
                 self.waiting_for = shown(words)
             elif event["kind"] == "view":
-                self._formation = Formation(event, self._own(), self._secret)
-                self._share(self._formation, self._formation.begin())
+                formation = self._formation = Formation(event, self._own(), self._secret)
+                self._share(formation, formation.begin())
             elif event["kind"] == "shared" and self._formation is not None:
                 self._share(self._formation, self._formation.take(event["texts"]))
                 if self._formation.part is not None:
@@ -193,10 +194,9 @@ class RendezvousHandler:
     def _own(self) -> Own:
         """What this node offers. Raises LaunchError."""
         wanted = self._rendezvous
-        at = self.address or ("" if self._file else wanted.address)
         return Own(
             Terms(wanted.security, wanted.keep_going),
-            own_networks(socket.gethostname(), at, wanted.network),
+            own_networks(socket.gethostname(), self.address, wanted.network),
             self._store_port,
         )
 
