@@ -41,10 +41,12 @@ def _has_tcp() -> bool:
 
 
 class Job:
-    """coveyrun on host a, beside the test. Use as a context manager."""
+    """coveyrun on a host, beside the test. Use as a context manager."""
 
-    def __init__(self, arguments: List[str], env: Dict[str, str], cwd: Optional[str]) -> None:
-        command = [sys.executable, _CLUSTER, "exec", "a", sys.executable, "-c", _LAUNCH]
+    def __init__(
+        self, arguments: List[str], env: Dict[str, str], cwd: Optional[str], host: str = "a"
+    ) -> None:
+        command = [sys.executable, _CLUSTER, "exec", host, sys.executable, "-c", _LAUNCH]
         self.process = subprocess.Popen(
             [*command, *arguments], env=env, cwd=cwd, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -107,9 +109,11 @@ class Hosts(Case):
         need("ssh")
 
     @contextlib.contextmanager
-    def job(self, *arguments: str, cwd: Optional[str] = None, **more: str) -> Iterator[Job]:
+    def job(
+        self, *arguments: str, cwd: Optional[str] = None, host: str = "a", **more: str
+    ) -> Iterator[Job]:
         """coveyrun with a variable by which its processes are known; they must be gone then."""
-        with Job(list(arguments), {**self.env, _MARK: self.id(), **more}, cwd) as job:
+        with Job(list(arguments), {**self.env, _MARK: self.id(), **more}, cwd, host) as job:
             yield job
         until(lambda: not self.left(), "no process of the job is left on any host")
 

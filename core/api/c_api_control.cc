@@ -21,7 +21,7 @@ struct covey_control {
 namespace covey {
 namespace {
 
-constexpr const char* kEvents[] = {"waiting", "view",  "memory", "failed",
+constexpr const char* kEvents[] = {"waiting", "view",  "shared", "failed",
                                    "lost",    "ended", "refused"};
 static_assert(std::size(kEvents) == static_cast<size_t>(ControlEvent::Kind::kRefused) + 1);
 
@@ -29,7 +29,7 @@ struct ReportName {
   std::string_view name;
   ControlReport::Kind kind;
 };
-constexpr ReportName kReports[] = {{"memory", ControlReport::Kind::kMemory},
+constexpr ReportName kReports[] = {{"share", ControlReport::Kind::kShare},
                                    {"ready", ControlReport::Kind::kReady},
                                    {"failed", ControlReport::Kind::kFailed},
                                    {"left", ControlReport::Kind::kLeft}};
@@ -45,8 +45,10 @@ std::string ToJson(const Node& node) {
   std::string json = "{\"node\":" + std::to_string(node.node) +
                      ",\"slots\":" + std::to_string(node.slots) +
                      ",\"first_rank\":" + std::to_string(node.first_rank) +
-                     ",\"process\":" + std::to_string(node.process);
+                     ",\"process\":" + std::to_string(node.process) +
+                     ",\"serves\":" + (node.serves ? "true" : "false");
   AppendField("host", node.host, &json);
+  AppendField("host_id", node.host_id, &json);
   return json + "}";
 }
 
@@ -56,6 +58,11 @@ std::string ToJson(const ControlEvent& event) {
   AppendField("text", event.text, &json);
   json += ",\"nodes\":[";
   for (const Node& node : event.nodes) json += (json.ends_with('[') ? "" : ",") + ToJson(node);
+  json += "],\"texts\":[";
+  for (const std::string& text : event.texts) {
+    if (!json.ends_with('[')) json += ',';
+    AppendJsonString(text, &json);
+  }
   return json + "]}";
 }
 

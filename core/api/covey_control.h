@@ -46,13 +46,13 @@ COVEY_API const char* covey_control_address(covey_control* control);
 COVEY_API int covey_control_fd(covey_control* control);
 
 /* Takes the next event: 1, or 0 when there is none. It is read with covey_control_event, a JSON
- * object {kind, node, text, nodes: [{node, slots, first_rank, host, process}]} with the buffer rule
- * of covey_stats; core/transport/control.h tells the kinds: waiting view memory failed lost ended
- * refused. */
+ * object {kind, node, text, texts, nodes: [{node, slots, first_rank, process, serves, host,
+ * host_id}]} with the buffer rule of covey_stats; core/transport/control.h tells the kinds: waiting
+ * view shared failed lost ended refused. */
 COVEY_API int covey_control_next(covey_control* control);
 COVEY_API size_t covey_control_event(covey_control* control, char* json, size_t capacity);
 
-/* Tells the rendezvous: `kind` is memory, ready, failed or left (core/transport/control.h). */
+/* Tells the rendezvous: `kind` is share, ready, failed or left (core/transport/control.h). */
 COVEY_API covey_code covey_control_report(covey_control* control, const char* kind,
                                           const char* text, covey_error* error);
 

@@ -10,7 +10,7 @@
 //      there are some.
 //  transport-C2. A peer that has not proved to hold the secret is told nothing, and nothing it says
 //      is kept or believed.
-//  transport-C3. kView comes once, before kMemory. After kRefused nothing comes.
+//  transport-C3. kView comes once, before kShared. After kRefused nothing comes.
 //  transport-C4. Destroying one that has not reported kLeft is dying: the other nodes get kLost.
 //
 // Any thread; Next and Report by one at a time.
@@ -47,14 +47,15 @@ struct ControlOptions {
   Time lease = 0;     // the server's: a node that is silent for so long is lost
 };
 inline constexpr int32_t kMaxNodes = 1024;
-inline constexpr int32_t kMaxControlRanks = 1024;      // as kMaxRanksPerHost of shared memory
-inline constexpr size_t kMaxControlTextBytes = 16384;  // of a report
+inline constexpr int32_t kMaxControlRanks = 1024;           // as kMaxRanksPerHost of shared memory
+inline constexpr size_t kMaxControlTextBytes = 16384;       // of a report
+inline constexpr size_t kMaxSharedBytes = size_t{2} << 20;  // of all texts that are shared at once
 
 struct ControlEvent {
   enum class Kind {
     kWaiting,  // text: the nodes that are there and those missing
-    kView,     // all are there: nodes, in the order of their numbers
-    kMemory,   // text: where the job's memory is, as the first node reported it
+    kView,     // all are there: nodes, in the order of their numbers; text: drawn for this job
+    kShared,   // all have shared a text: texts, in the order of their numbers
     kFailed,   // a rank of `node` has failed; text: as that node reported it
     kLost,     // `node` has died or fallen silent; text: a sentence that names it and its ranks
     kEnded,    // all nodes have left
@@ -64,13 +65,14 @@ struct ControlEvent {
   int32_t node = -1;
   std::string text;
   std::vector<Node> nodes;
+  std::vector<std::string> texts;
 };
 
 struct ControlReport {
   enum class Kind {
     kBeat,    // it lives (sent by itself)
-    kMemory,  // node 0 has made the job's memory; text: where
-    kReady,   // it holds the job's memory
+    kShare,   // text: for all nodes, which get it when all have shared one
+    kReady,   // it has its place, and holds its host's memory
     kFailed,  // one of its ranks has failed; text: for the other launchers
     kLeft,    // its ranks have ended; no news of it means no harm from now on
   };

@@ -25,12 +25,15 @@ import re
 import select
 import time
 from datetime import timedelta
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
 from covey import _native, store_book
 from covey.errors import CoveyError, InvalidArgument, Timeout, Unsupported, shown
 from covey.notice import tell
 from covey.state import state
+
+if TYPE_CHECKING:
+    from covey.launch.formation import Part
 
 _KEY = "covey/memory"
 _PLAN = "covey/plan"
@@ -162,21 +165,21 @@ def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
         select.select([fd] if fd >= 0 else [], [], [], LOOK_S)
 
     try:
-        place = handler.advance()
-        while place is None:
+        part = handler.advance()
+        while part is None:
             rest()
-            place = handler.advance()
+            part = handler.advance()
         handler.report("left")
         handler.waiting_for = "not every rank has opened the job's memory"
         try:
             while rank == 0 and not handler.has_ended():  # the server stays until they have
                 rest()
         except BaseException:
-            os.close(place.shm_fd)
+            part.close()
             raise
     finally:
         handler.close()
-    state.rendezvous_settings = _on_this_host(rank, size, place.shm_fd)
+    state.rendezvous_settings = _of_part(part)
     return state.rendezvous_settings
 
 
@@ -365,6 +368,19 @@ def _on_this_host(rank: int, size: int, shm_fd: int) -> Dict[str, object]:
         "book_fd": -1,
         "listen_fd": -1,
     }
+
+
+def _of_part(part: Part) -> Dict[str, object]:
+    """The settings of a rank that is a node of its own."""
+    from covey.launch import book
+
+    (place,) = part.places
+    several: Dict[str, object] = {}
+    if part.book:
+        (listener,) = part.listeners
+        several = {"book_fd": book.make(part.book), "listen_fd": listener.detach()}
+    here = {"local_rank": place.local_rank, "local_size": place.local_size}
+    return {**_on_this_host(place.rank, place.size, part.shm_fd), **here, **several}
 
 
 def _alone() -> Dict[str, object]:

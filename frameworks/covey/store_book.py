@@ -13,21 +13,18 @@ of both, and only ranks that hold the secret join.
 from __future__ import annotations
 
 import contextlib
-import hmac
-import ipaddress
 import json
 import socket
 from datetime import timedelta
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional
 
 from covey.errors import InvalidArgument, Timeout, Unsupported, shown
-from covey.launch import book, memory, secret
+from covey.launch import book, memory, network, reach, secret
+from covey.launch.spec import LaunchError
 
 _KEY = "covey/hosts"
 _FAREWELL = timedelta(seconds=5)  # So long rank 0 waits for the ranks that it has refused.
 _MOST_CHARACTERS = 1000
-_ANYWHERE = "192.0.2.1"  # RFC 5737: of no host
-_BACKLOG = 4096  # Every rank of the job may connect at once; the system has a limit of its own.
 
 
 def meet(store: Any, rank: int, size: int, environ: Mapping[str, str]) -> Optional[Dict[str, Any]]:
@@ -44,8 +41,8 @@ def meet(store: Any, rank: int, size: int, environ: Mapping[str, str]) -> Option
     with contextlib.ExitStack() as unless_met:
         try:
             listener = _listen(environ)
-        except OSError as error:
-            why = f"rank {rank} cannot listen at its address: {error.strerror or error}"
+        except LaunchError as error:
+            why = f"rank {rank}: {error}"
             store.set(f"{_KEY}/at/{rank}", json.dumps({"error": why}))
         else:
             unless_met.callback(listener.close)
@@ -67,26 +64,9 @@ def meet(store: Any, rank: int, size: int, environ: Mapping[str, str]) -> Option
 
 
 def _listen(environ: Mapping[str, str]) -> socket.socket:
-    """At the address by which this host reaches that of rank 0, else at that of its default route:
-    names of the own host often stand for a loopback address."""
-    routes = [
-        *_routes(environ.get("MASTER_ADDR", "")),
-        *(_routes(_ANYWHERE) + _routes("127.0.0.1")),
-    ]
-    beyond = [route for route in routes if not ipaddress.ip_address(route[1]).is_loopback]
-    family, own = (beyond or routes)[0]
-    return socket.create_server((own, 0), family=family, backlog=_BACKLOG)
-
-
-def _routes(to: str) -> List[Tuple[socket.AddressFamily, str]]:
-    """The own addresses from which packets would go to that host."""
-    found = []
-    with contextlib.suppress(OSError):  # It has no such name.
-        for family, kind, _, _, address in socket.getaddrinfo(to, 9, type=socket.SOCK_DGRAM):
-            with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
-                probe.connect(address)  # No packet is sent: the system chooses a route.
-                found.append((family, probe.getsockname()[0].partition("%")[0]))
-    return found
+    """At the address by which this host reaches that of rank 0. Raises LaunchError."""
+    (listener,) = reach.listen(network.outward(environ.get("MASTER_ADDR", "")), 1)
+    return listener
 
 
 def _place(listener: socket.socket) -> Dict[str, Any]:
@@ -150,8 +130,8 @@ def _keyed(text: str, environ: Mapping[str, str]) -> str:
     if not path:
         return text
     title, key, *rest = text.split("\n")
-    drawn = key.partition(" ")[2].encode("utf-8", "replace")
-    made = hmac.new(secret.read(path), b"covey book 1 " + drawn, "sha256").hexdigest()
+    drawn = key.partition(" ")[2]
+    made = book.derived_key(secret.read(path), drawn)
     return "\n".join([title, f"key {made}", *rest])
 
 

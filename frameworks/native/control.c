@@ -123,7 +123,7 @@ static PyMethodDef control_methods[] = {
     {"fileno", ControlFileno, METH_NOARGS, "fileno() -> readable while there are events"},
     {"next", ControlNext, METH_NOARGS, "next() -> the next event as JSON, or None"},
     {"report", ControlReport, METH_VARARGS,
-     "report(kind, text): tells the rendezvous; kind is memory, ready, failed or left"},
+     "report(kind, text): tells the rendezvous; kind is share, ready, failed or left"},
     {"close", ControlClose, METH_NOARGS,
      "close(): leaves; without a report \"left\" the others take it for a death"},
     {NULL, NULL, 0, NULL},

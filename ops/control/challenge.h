@@ -28,7 +28,7 @@
 
 namespace covey {
 
-inline constexpr uint32_t kControlProtocol = 2;
+inline constexpr uint32_t kControlProtocol = 3;
 inline constexpr size_t kNonceBytes = 32;
 
 // 32 bytes of the system's randomness; empty when it has none.

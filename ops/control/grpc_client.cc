@@ -72,7 +72,7 @@ class GrpcClient final : public Control {
 
   // Tries until a server answers, or this closes.
   Status EnterAndJoin(Time* lease) {
-    constexpr Time kPause = 100 * kMillisecond;
+    constexpr Time kLook = 100 * kMillisecond, kPause = 20 * kMillisecond;
     bool told = false;
     for (;;) {
       Status status = session_.Enter();
@@ -80,6 +80,7 @@ class GrpcClient final : public Control {
       if (status.code() != StatusCode::kTimeout) return status;
       if (!told) Put({.kind = Kind::kWaiting, .text = status.message()});
       told = true;
+      session_.AwaitConnection(kLook);
       if (Sleep(kPause)) return status;
     }
   }
@@ -87,7 +88,7 @@ class GrpcClient final : public Control {
   void Beat(Time lease) {
     Time heard = MonotonicNow();
     while (!Sleep(std::max(lease / 4, kMillisecond))) {
-      const Status status = session_.Report({});
+      const Status status = session_.Report({}, std::min(lease, GrpcSession::kCallTimeout));
       if (status.ok()) {
         heard = MonotonicNow();
       } else if (status.code() != StatusCode::kTimeout) {

@@ -1,37 +1,58 @@
 #include "ops/control/grpc_messages.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace covey {
 namespace {
 
-// The enums of both sides, in the order of the proto from 1 on.
-constexpr ControlEvent::Kind kEvents[] = {
-    ControlEvent::Kind::kWaiting, ControlEvent::Kind::kView, ControlEvent::Kind::kMemory,
-    ControlEvent::Kind::kFailed,  ControlEvent::Kind::kLost, ControlEvent::Kind::kEnded,
-    ControlEvent::Kind::kRefused,
+// A value of both sides.
+template <class Kind, class Number>
+struct Pair {
+  Kind kind;
+  Number number;
 };
-static_assert(control::Event::WAITING == 1 && control::Event::REFUSED == std::size(kEvents));
 
-constexpr ControlReport::Kind kReports[] = {
-    ControlReport::Kind::kBeat,   ControlReport::Kind::kMemory, ControlReport::Kind::kReady,
-    ControlReport::Kind::kFailed, ControlReport::Kind::kLeft,
+using EventMessage = control::Event;
+constexpr Pair<ControlEvent::Kind, EventMessage::Kind> kEvents[] = {
+    {ControlEvent::Kind::kWaiting, EventMessage::WAITING},
+    {ControlEvent::Kind::kView, EventMessage::VIEW},
+    {ControlEvent::Kind::kShared, EventMessage::SHARED},
+    {ControlEvent::Kind::kFailed, EventMessage::FAILED},
+    {ControlEvent::Kind::kLost, EventMessage::LOST},
+    {ControlEvent::Kind::kEnded, EventMessage::ENDED},
+    {ControlEvent::Kind::kRefused, EventMessage::REFUSED},
 };
-static_assert(control::ReportRequest::BEAT == 1 &&
-              control::ReportRequest::LEFT == std::size(kReports));
 
-template <class Kind, size_t kCount>
-int NumberOf(const Kind (&table)[kCount], Kind kind) {
-  for (size_t i = 0; i < kCount; ++i)
-    if (table[i] == kind) return static_cast<int>(i) + 1;
-  return 0;
+using ReportMessage = control::ReportRequest;
+constexpr Pair<ControlReport::Kind, ReportMessage::Kind> kReports[] = {
+    {ControlReport::Kind::kBeat, ReportMessage::BEAT},
+    {ControlReport::Kind::kShare, ReportMessage::SHARE},
+    {ControlReport::Kind::kReady, ReportMessage::READY},
+    {ControlReport::Kind::kFailed, ReportMessage::FAILED},
+    {ControlReport::Kind::kLeft, ReportMessage::LEFT},
+};
+
+template <class Kind, class Number, size_t kCount>
+Number NumberOf(const Pair<Kind, Number> (&table)[kCount], Kind kind) {
+  const auto* found = std::find_if(std::begin(table), std::end(table),
+                                   [kind](const auto& pair) { return pair.kind == kind; });
+  return found->number;
 }
 
-template <class Kind, size_t kCount>
-bool KindOf(const Kind (&table)[kCount], int number, Kind* kind) {
-  if (number < 1 || number > static_cast<int>(kCount)) return false;
-  *kind = table[number - 1];
+template <class Kind, class Number, size_t kCount>
+bool KindOf(const Pair<Kind, Number> (&table)[kCount], Number number, Kind* kind) {
+  const auto* found = std::find_if(std::begin(table), std::end(table),
+                                   [number](const auto& pair) { return pair.number == number; });
+  if (found == std::end(table)) return false;
+  *kind = found->kind;
   return true;
+}
+
+size_t BytesOf(const google::protobuf::RepeatedPtrField<std::string>& texts) {
+  size_t bytes = 0;
+  for (const std::string& text : texts) bytes += text.size();
+  return bytes;
 }
 
 }  // namespace
@@ -50,16 +71,17 @@ control::Node ToMessage(const Node& node) {
 
 control::Event ToMessage(const ControlEvent& event) {
   control::Event message;
-  message.set_kind(static_cast<control::Event::Kind>(NumberOf(kEvents, event.kind)));
+  message.set_kind(NumberOf(kEvents, event.kind));
   message.set_node(event.node);
   message.set_text(event.text);
   for (const Node& node : event.nodes) *message.add_nodes() = ToMessage(node);
+  for (const std::string& text : event.texts) message.add_texts(text);
   return message;
 }
 
 control::ReportRequest ToMessage(const ControlReport& report) {
   control::ReportRequest message;
-  message.set_kind(static_cast<control::ReportRequest::Kind>(NumberOf(kReports, report.kind)));
+  message.set_kind(NumberOf(kReports, report.kind));
   message.set_text(report.text);
   return message;
 }
@@ -78,9 +100,11 @@ bool FromMessage(const control::Node& message, Node* node) {
 bool FromMessage(const control::Event& message, ControlEvent* event) {
   *event = {.node = message.node(), .text = message.text()};
   if (!KindOf(kEvents, message.kind(), &event->kind)) return false;
-  if (message.nodes_size() > kMaxNodes) return false;
+  if (message.nodes_size() > kMaxNodes || message.texts_size() > kMaxNodes) return false;
+  if (BytesOf(message.texts()) > kMaxSharedBytes) return false;
   for (const control::Node& node : message.nodes())
     if (!FromMessage(node, &event->nodes.emplace_back())) return false;
+  event->texts.assign(message.texts().begin(), message.texts().end());
   return true;
 }
 

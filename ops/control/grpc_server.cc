@@ -30,6 +30,16 @@ grpc::Status Refusal(const Status& status) {
   return {grpc::StatusCode::FAILED_PRECONDITION, status.message()};
 }
 
+std::string InHex(std::string_view bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += {kDigits[byte / 16], kDigits[byte % 16]};
+  }
+  return text;
+}
+
 grpc::Status Garbage() { return {grpc::StatusCode::INVALID_ARGUMENT, "not a message of Covey"}; }
 
 // The state behind both services.
@@ -37,7 +47,10 @@ class Desk {
  public:
   explicit Desk(const ControlOptions& options)
       : door_(options.secret),
-        rendezvous_({.nodes = options.nodes, .lease = options.lease, .build = options.build}),
+        rendezvous_({.nodes = options.nodes,
+                     .lease = options.lease,
+                     .build = options.build,
+                     .job = InHex(NewNonce())}),
         lease_(options.lease) {}
 
   // `full` is called once, when all nodes are there. Before the first call of a node.
@@ -123,7 +136,7 @@ class Desk {
     const auto found = tickets_.find(session);
     if (found == tickets_.end()) return Garbage();
     const int32_t ticket = found->second;
-    std::deque<ControlEvent>& outbox = outboxes_[ticket];
+    std::deque<Event>& outbox = outboxes_[ticket];
     uint64_t sequence = 0;
     bool connected = true;
     while (connected && !context->IsCancelled() && !(closing_ && outbox.empty())) {
@@ -134,7 +147,7 @@ class Desk {
         continue;
       }
       Sealed event;
-      Put(session, "Watch event", ++sequence, ToMessage(outbox.front()).SerializeAsString(),
+      Put(session, "Watch event", ++sequence, ToMessage(*outbox.front()).SerializeAsString(),
           &event);
       outbox.pop_front();
       lock.unlock();
@@ -159,6 +172,8 @@ class Desk {
   }
 
  private:
+  using Event = std::shared_ptr<const ControlEvent>;
+
   Status Open(const Sealed& request, std::string_view call) {
     // A session that the end has just taken: its node may not have heard of it yet.
     if (closing_ && !tickets_.contains(request.session()))
@@ -195,8 +210,8 @@ class Desk {
   const Time lease_;
   bool closing_ = false;
   std::function<void()> full_;
-  std::map<std::string, int32_t> tickets_;                // by session
-  std::map<int32_t, std::deque<ControlEvent>> outboxes_;  // by ticket
+  std::map<std::string, int32_t> tickets_;         // by session
+  std::map<int32_t, std::deque<Event>> outboxes_;  // by ticket
 };
 
 class RendezvousService final : public control::Rendezvous::Service {

@@ -59,10 +59,15 @@ GrpcSession::Context::~Context() {
   std::erase(session_->contexts_, &context_);
 }
 
-GrpcSession::GrpcSession(const ControlOptions& options) : options_(options) {
-  const std::shared_ptr<grpc::Channel> channel = MakeChannel(options);
-  rendezvous_ = control::Rendezvous::NewStub(channel);
-  membership_ = control::Membership::NewStub(channel);
+GrpcSession::GrpcSession(const ControlOptions& options)
+    : options_(options), channel_(MakeChannel(options)) {
+  rendezvous_ = control::Rendezvous::NewStub(channel_);
+  membership_ = control::Membership::NewStub(channel_);
+}
+
+void GrpcSession::AwaitConnection(Time limit) {
+  channel_->WaitForConnected(
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(limit, GPR_TIMESPAN)));
 }
 
 void GrpcSession::Cancel() {
@@ -131,7 +136,7 @@ Status GrpcSession::Join(Time* lease) {
   join.set_build(options_.build);
   join.set_nodes(options_.nodes);
   std::string answer;
-  RETURN_IF_ERROR(SealedCall("Join", join.SerializeAsString(), &answer));
+  RETURN_IF_ERROR(SealedCall("Join", join.SerializeAsString(), kCallTimeout, &answer));
   control::JoinReply reply;
   if (!reply.ParseFromString(answer)) return Status::Unsupported("a reply to Join is malformed");
   if (!reply.accepted())
@@ -141,12 +146,12 @@ Status GrpcSession::Join(Time* lease) {
   return Status::Ok();
 }
 
-Status GrpcSession::Report(const ControlReport& report) {
+Status GrpcSession::Report(const ControlReport& report, Time timeout) {
   if (report.text.size() > kMaxControlTextBytes)
     return Status::InvalidArgument("a report has at most " + std::to_string(kMaxControlTextBytes) +
                                    " bytes, not " + std::to_string(report.text.size()));
   std::string answer;
-  RETURN_IF_ERROR(SealedCall("Report", ToMessage(report).SerializeAsString(), &answer));
+  RETURN_IF_ERROR(SealedCall("Report", ToMessage(report).SerializeAsString(), timeout, &answer));
   control::ReportReply reply;
   if (!reply.ParseFromString(answer)) return Status::Unsupported("a reply to Report is malformed");
   if (!reply.accepted()) return Status::Aborted(reply.reason());
@@ -168,12 +173,12 @@ bool GrpcSession::IsFrom(const control::Sealed& sealed, const std::string& call,
          SameBytes(sealed.mac(), Seal(keys_.server_seal, call, sequence, sealed.body()));
 }
 
-Status GrpcSession::SealedCall(std::string_view call, const std::string& body,
+Status GrpcSession::SealedCall(std::string_view call, const std::string& body, Time timeout,
                                std::string* answer) {
   const std::lock_guard lock(calls_);
   const control::Sealed request = Sealed(call, body);
   control::Sealed reply;
-  Context context(this, kCallTimeout);
+  Context context(this, timeout);
   const grpc::Status said = call == "Join" ? rendezvous_->Join(context.get(), request, &reply)
                                            : membership_->Report(context.get(), request, &reply);
   if (!said.ok()) return FailureOf(said);

@@ -32,23 +32,28 @@ class GrpcSession {
   Status Enter();
   // Joins as options.offer; *lease is the server's. REQUIRES: entered. Errors as of Enter.
   Status Join(Time* lease);
-  Status Report(const ControlReport& report);
+  // `timeout`: so long is an answer waited for.
+  Status Report(const ControlReport& report, Time timeout = kCallTimeout);
   // Calls `take` for each event, until the stream ends. The status says how: kAborted.
   template <class Take>
   Status Watch(const Take& take);
   void Cancel();
+  // Until there is a connection. One is made only while a call waits for it, and this is one.
+  void AwaitConnection(Time limit);
 
  private:
   // A call's context for as long as it is under way.
   class Context;
 
-  Status SealedCall(std::string_view call, const std::string& body, std::string* answer);
+  Status SealedCall(std::string_view call, const std::string& body, Time timeout,
+                    std::string* answer);
   control::Sealed Sealed(std::string_view call, const std::string& body);
   bool IsFrom(const control::Sealed& sealed, const std::string& call, uint64_t sequence) const;
   Status ReadEvent(const control::Sealed& sealed, uint64_t sequence, ControlEvent* event) const;
   Status FailureOf(const grpc::Status& status) const;
 
   const ControlOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<control::Rendezvous::Stub> rendezvous_;
   std::unique_ptr<control::Membership::Stub> membership_;
   std::string session_;

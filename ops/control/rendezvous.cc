@@ -75,16 +75,9 @@ Rendezvous::Decision Rendezvous::Judge(const Offer& offer) const {
 
 void Rendezvous::Complete() {
   GiveNumbers();
-  if (std::string refusal = SeveralHosts(); !refusal.empty()) {
-    phase_ = Phase::kEnded;
-    TellOthers(-1, {.kind = ControlEvent::Kind::kRefused, .text = std::move(refusal)});
-    return;
-  }
   phase_ = Phase::kComplete;
-  ControlEvent view{.kind = ControlEvent::Kind::kView};
-  for (const auto& [ticket, member] : members_) view.nodes.push_back(member.node);
-  std::sort(view.nodes.begin(), view.nodes.end(),
-            [](const Node& a, const Node& b) { return a.node < b.node; });
+  ControlEvent view{.kind = ControlEvent::Kind::kView, .text = options_.job};
+  for (const auto& [number, member] : ByNumber()) view.nodes.push_back(member->node);
   for (const auto& [ticket, member] : members_) {
     view.node = member.node.node;
     Tell(ticket, view);
@@ -95,33 +88,19 @@ void Rendezvous::GiveNumbers() {
   std::set<int32_t> free;
   for (int32_t node = 0; node < options_.nodes; ++node) free.insert(node);
   for (const auto& [ticket, member] : members_) free.erase(member.node.node);
-  std::map<int32_t, Node*> by_number;
-  for (auto& [ticket, member] : members_) {  // in the order of arrival
+  for (auto& [ticket, member] : members_)  // in the order of arrival
     if (member.node.node < 0) member.node.node = free.extract(free.begin()).value();
-    by_number[member.node.node] = &member.node;
-  }
   int32_t next_rank = 0;
-  for (auto& [number, node] : by_number) {
-    node->first_rank = next_rank;
-    next_rank += node->slots;
+  for (auto& [number, member] : ByNumber()) {
+    member->node.first_rank = next_rank;
+    next_rank += member->node.slots;
   }
 }
 
-std::string Rendezvous::SeveralHosts() const {
-  std::map<std::string, std::vector<const Node*>> by_host;
-  int32_t ranks = 0;
-  for (const auto& [ticket, member] : members_) {
-    by_host[member.node.host_id].push_back(&member.node);
-    ranks += member.node.slots;
-  }
-  if (by_host.size() == 1) return {};
-  std::string text = "the nodes are on machines (or containers) that share no memory: ";
-  std::map<int32_t, std::string> parts;
-  for (const auto& [id, nodes] : by_host)
-    for (const Node* node : nodes) parts[node->node] = RanksText(*node) + " on " + node->host;
-  for (const auto& [number, part] : parts) text += (number > 0 ? ", " : "") + part;
-  return text + "; across machines Covey runs over MPI: covey build mpi, then mpirun -np " +
-         std::to_string(ranks) + " python SCRIPT";
+std::map<int32_t, Rendezvous::Member*> Rendezvous::ByNumber() {
+  std::map<int32_t, Member*> found;
+  for (auto& [ticket, member] : members_) found[member.node.node] = &member;
+  return found;
 }
 
 std::string Rendezvous::WhoIsMissing() const {
@@ -147,8 +126,8 @@ Rendezvous::Decision Rendezvous::Report(Time now, int32_t ticket, const ControlR
   switch (report.kind) {
     case ControlReport::Kind::kBeat:
       return {};
-    case ControlReport::Kind::kMemory:
-      return TakeMemory(ticket, report.text);
+    case ControlReport::Kind::kShare:
+      return TakeShare(member, report.text);
     case ControlReport::Kind::kReady:
       return TakeReady(member);
     case ControlReport::Kind::kFailed:
@@ -164,10 +143,22 @@ Rendezvous::Decision Rendezvous::Report(Time now, int32_t ticket, const ControlR
   return No("not a report");
 }
 
-Rendezvous::Decision Rendezvous::TakeMemory(int32_t ticket, const std::string& text) {
-  if (phase_ != Phase::kComplete) return No("it is not the time to make memory");
-  if (members_.at(ticket).node.node != 0) return No("node 0 makes the memory of the job");
-  TellOthers(ticket, {.kind = ControlEvent::Kind::kMemory, .node = 0, .text = text});
+Rendezvous::Decision Rendezvous::TakeShare(Member* member, const std::string& text) {
+  if (phase_ == Phase::kEnded) return {};
+  if (phase_ != Phase::kComplete) return No("it is not the time to share");
+  if (member->shared.has_value()) return No("this node has shared, and not all others have");
+  size_t bytes = text.size();
+  for (const auto& [ticket, other] : members_) bytes += other.shared.value_or("").size();
+  if (bytes > kMaxSharedBytes)
+    return No("the nodes share more than " + std::to_string(kMaxSharedBytes) + " bytes");
+  member->shared = text;
+  ControlEvent shared{.kind = ControlEvent::Kind::kShared};
+  for (const auto& [number, other] : ByNumber()) {
+    if (!other->shared.has_value()) return {};
+    shared.texts.push_back(*other->shared);
+  }
+  for (auto& [ticket, other] : members_) other.shared.reset();
+  TellOthers(-1, std::move(shared));
   return {};
 }
 
@@ -229,12 +220,13 @@ int32_t Rendezvous::Present() const {
 }
 
 void Rendezvous::Tell(int32_t ticket, ControlEvent event) {
-  mail_.push_back({ticket, std::move(event)});
+  mail_.push_back({ticket, std::make_shared<const ControlEvent>(std::move(event))});
 }
 
-void Rendezvous::TellOthers(int32_t ticket, const ControlEvent& event) {
+void Rendezvous::TellOthers(int32_t ticket, ControlEvent event) {
+  const auto told = std::make_shared<const ControlEvent>(std::move(event));
   for (const auto& [other, member] : members_)
-    if (other != ticket && member.presence != Presence::kLost) Tell(other, event);
+    if (other != ticket && member.presence != Presence::kLost) mail_.push_back({other, told});
 }
 
 void Rendezvous::EndIfEmpty() {

@@ -4,18 +4,19 @@
 //
 //   phase     input      when                    to        what follows
 //   waiting   join       fits, not the last      waiting   WAITING to all
-//             join       the last, one host      complete  numbers and ranks; VIEW to all
-//             join       the last, more hosts    ended     REFUSED to all
+//             join       the last                complete  numbers and ranks; VIEW to all
 //             lost       (left: the same)        waiting   its place is free; WAITING to all
 //             stranger   the 1st, 2nd, 4th, 8th  waiting   WAITING to all
-//   complete  memory     from node 0             complete  MEMORY to the others
+//   complete  share      not the last            complete
+//             share      the last                complete  SHARED to all; all may share again
 //             ready      not the last            complete
 //             ready      the last                running
 //   complete, failed                             (stays)   FAILED to the others
 //   running   left       not the last            (stays)   its silence is no harm any more
 //             left       the last                ended     ENDED to all
 //             lost                               ended     LOST to the others
-//   ended     failed                             ended     FAILED to the others
+//   ended     share                              ended     nothing: the node is told of the end
+//             failed                             ended     FAILED to the others
 //             left, lost                         ended     ENDED to all after the last
 //   any       beat                               (stays)   the lease begins anew
 //
@@ -28,6 +29,8 @@
 #define COVEY_OPS_CONTROL_RENDEZVOUS_H_
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +46,7 @@ class Rendezvous {
     int32_t nodes = 1;
     Time lease = 0;
     std::string build;  // the version that every node must have been built from
+    std::string job;    // drawn for this job: the text of VIEW
   };
   struct Offer {
     Node node;
@@ -53,10 +57,10 @@ class Rendezvous {
     bool accepted = true;
     std::string reason;  // why not, and what to do
   };
-  // An event for one node, named by its ticket.
+  // An event for one node, named by its ticket. Nodes have what is told to all in common.
   struct Mail {
     int32_t ticket = -1;
-    ControlEvent event;
+    std::shared_ptr<const ControlEvent> event;
   };
 
   explicit Rendezvous(Options options) : options_(std::move(options)) {}
@@ -80,20 +84,21 @@ class Rendezvous {
     Node node;
     Presence presence = Presence::kThere;
     bool ready = false;
+    std::optional<std::string> shared;  // by it, and not yet by all
     Time heard = 0;
   };
 
   Decision Judge(const Offer& offer) const;
-  Decision TakeMemory(int32_t ticket, const std::string& text);
+  Decision TakeShare(Member* member, const std::string& text);
   Decision TakeReady(Member* member);
   void TakeLeft(int32_t ticket, Member* member);
   void Complete();
   void GiveNumbers();
-  std::string SeveralHosts() const;  // the refusal; empty: one host
+  std::map<int32_t, Member*> ByNumber();
   std::string WhoIsMissing() const;
   int32_t Present() const;
   void Tell(int32_t ticket, ControlEvent event);
-  void TellOthers(int32_t ticket, const ControlEvent& event);  // -1: all
+  void TellOthers(int32_t ticket, ControlEvent event);  // -1: all
   void EndIfEmpty();
 
   const Options options_;

@@ -93,6 +93,7 @@ Nodes Formed(int32_t count) {
     const ControlEvent view = Await(node.get());
     EXPECT_EQ(static_cast<int>(view.kind), static_cast<int>(Kind::kView)) << view.text;
     EXPECT_EQ(view.nodes.size(), static_cast<size_t>(count));
+    EXPECT_EQ(view.text.size(), 64u);
   }
   return nodes;
 }
@@ -129,11 +130,14 @@ int Socket(const std::string& to, uint16_t* port) {
 
 TEST(ControlTest, AJobFromItsFirstNodeToItsLast) {
   Nodes nodes = Formed(3);
-  EXPECT_TRUE(nodes[0]->Report({Report::kMemory, "12 34"}).ok());
-  for (int i : {1, 2}) ExpectNext(nodes[static_cast<size_t>(i)].get(), Kind::kMemory, "12 34");
+  for (const auto& node : nodes) EXPECT_TRUE(node->Report({Report::kShare, "place"}).ok());
+  for (const auto& node : nodes) {
+    const ControlEvent shared = Await(node.get());
+    EXPECT_EQ(static_cast<int>(shared.kind), static_cast<int>(Kind::kShared));
+    EXPECT_EQ(shared.texts.size(), 3u);
+  }
   for (const auto& node : nodes) EXPECT_TRUE(node->Report({Report::kReady, ""}).ok());
-  EXPECT_EQ(nodes[0]->Report({Report::kMemory, "5 6"}).message(),
-            "it is not the time to make memory");
+  EXPECT_EQ(nodes[0]->Report({Report::kShare, "late"}).message(), "it is not the time to share");
   EXPECT_TRUE(nodes[2]->Report({Report::kFailed, "boom"}).ok());
   for (int i : {0, 1}) ExpectNext(nodes[static_cast<size_t>(i)].get(), Kind::kFailed, "boom");
   for (const auto& node : nodes) EXPECT_TRUE(node->Report({Report::kLeft, ""}).ok());
@@ -314,6 +318,22 @@ TEST(ControlTest, WhereNobodyOrNoRendezvousListensItWaitsAndSaysForWhat) {
     EXPECT_EQ(static_cast<int>(event.kind), static_cast<int>(Kind::kWaiting));
     EXPECT_TRUE(Holds(event.text, "no answer from " + options.address));
   }
+}
+
+TEST(ControlTest, WhoComesBeforeTheServerJoinsIt) {
+  uint16_t port = 0;
+  close(Socket("", &port));
+  ControlOptions serving = Serving(2);
+  serving.address = "127.0.0.1:" + std::to_string(port);
+  ControlOptions joining = Serving(0);
+  joining.address = serving.address;
+  joining.serve = false;
+  joining.offer.node = -1;
+  const std::unique_ptr<Control> node = Opened(joining);
+  pollfd polled{node->event_fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&polled, 1, kLimitMs), 1);  // "no answer"
+  const std::unique_ptr<Control> server = Opened(serving);
+  for (Control* one : {node.get(), server.get()}) ExpectNext(one, Kind::kView, "");
 }
 
 TEST(ControlTest, WrongOptionsAreRefusedAtOnce) {

@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 import unittest
-from typing import Dict
+from typing import Dict, List
 from unittest import mock
 
 from fuzz import FuzzTestCase
@@ -16,7 +16,7 @@ from harness import SECRET
 
 from covey import _native, inject, method, objects, rendezvous
 from covey.errors import CoveyError
-from covey.launch import address_file, memory, node, secret
+from covey.launch import address_file, formation, memory, network, node, secret
 from covey.state import state
 
 _METHODS = (
@@ -93,6 +93,46 @@ class DecodersTest(FuzzTestCase):
                     self.assertTrue(text.replace("\t", "").isprintable())
 
         self.run_on([json.dumps(fields).encode()], one)
+
+    def formation(self) -> formation.Formation:
+        """Of node 1, the second of three on two hosts. Tries no connections."""
+        nodes = [
+            {"node": n, "slots": 2, "first_rank": 2 * n, "host": f"h{host}", "host_id": host}
+            for n, host in enumerate("aba")
+        ]
+        view = {"node": 1, "text": "drawn", "nodes": nodes}
+        networks = formation.own_networks("b", "", "")
+        own = formation.Own(formation.Terms(), networks, 29500)
+        return formation.Formation(view, own, SECRET.encode())
+
+    def test_texts_that_nodes_share(self) -> None:
+        here = network.HostNetworks("a", "m", [network.Address("lo", "127.0.0.1", 8)])
+        first = formation.Own(formation.Terms(), here, 29500).text("1 2 covey-0")
+        rounds = (first, '{"ports": [4, 5, 6]}', '{"failures": []}')
+        bad = '{"failures": [[0, "no answer"]]}'
+
+        def one(data: bytes) -> None:
+            changed = data.decode("utf-8", "replace")
+            at = self.random.randrange(3)
+            subject = self.formation()
+            try:
+                subject.begin()
+                for number, text in enumerate(rounds):
+                    texts: List[str] = [text, changed if number == at else text, text]
+                    more = subject.take(texts)
+                    self.assertLess(len(more), 16384)
+                self.assertIsNotNone(subject.part)
+                self.assertNotIn("\0", subject.part.book)
+            except CoveyError as error:
+                self.assertTrue(str(error).replace("\t", "").isprintable(), ascii(str(error)))
+                self.assertLess(len(str(error)), 5000)
+            finally:
+                subject.close()
+
+        socketless = mock.Mock(**{"getsockname.return_value": ("127.0.0.1", 4)})
+        listen = mock.patch.object(formation.reach, "listen", lambda at, n: [socketless] * n)
+        with listen, mock.patch.object(formation.reach, "failures", lambda addresses: {}):
+            self.run_on([text.encode() for text in (*rounds, bad)], one, rounds=2000)
 
     def of_file(self, data: bytes, read: object) -> object:
         path = os.path.join(self.folder, "file")

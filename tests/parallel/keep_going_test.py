@@ -97,12 +97,6 @@ class KeepGoingTest(unittest.TestCase):
         told = [re.search(r"rank 1 has (died|gone \(seen by)", line) for line in said]
         self.assertEqual(sum(it is not None and "then" in it.string for it in told), 2, said)
 
-    def test_several_launchers_are_refused(self) -> None:
-        flags = ("--join", "127.0.0.1:1", "--secret-file", "none")
-        exit_code, _, said = keep_going(1, PLAIN, "0", flags=flags)
-        self.assertEqual(exit_code, 2)
-        self.assertIn("--keep-going is for the ranks of one launcher", said[-1])
-
 
 if __name__ == "__main__":
     unittest.main()

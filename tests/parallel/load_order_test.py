@@ -28,11 +28,11 @@ from covey.launch.rendezvous_handler import RendezvousHandler
 from covey.launch.spec import Rendezvous
 import select, sys
 handler = RendezvousHandler(Rendezvous("127.0.0.1:0", sys.argv[1], serve=True, nodes=1), slots=3)
-place = None
-while place is None:
+part = None
+while part is None:
     assert select.select([handler], [], [], 60)[0], handler.waiting_for
-    place = handler.advance()
-assert place.size == 3
+    part = handler.advance()
+assert [place.rank for place in part.places] == [0, 1, 2]
 handler.report("left")
 while not handler.has_ended():
     assert select.select([handler], [], [], 60)[0]

@@ -136,6 +136,21 @@ class RanksTest(RanksTestCase):
             said = pathlib.Path(f"{out}{rank}").read_text(encoding="ascii")
             self.assertEqual(said, f"fine {rank} 2 {rank} 11\n")
 
+    def test_ranks_of_several_hosts_are_one_job(self) -> None:
+        elsewhere = "import covey.launch.memory as m; m.host_id = lambda: 'elsewhere'\n"
+        for far, local_ranks in ((1, (0, 0, 1)), (2, (0, 1, 0))):
+            ranks = [
+                self.start(
+                    (elsewhere if rank == far else "") + SUMS,
+                    SLURM_PROCID=str(rank),
+                    SLURM_STEP_NUM_TASKS="3",
+                )
+                for rank in range(3)
+            ]
+            for rank, process in enumerate(ranks):
+                wanted = (0, f"fine {rank} 3 {local_ranks[rank]} 111\n", "")
+                self.assertEqual(self.finish(process), wanted)
+
     def test_a_rank_with_another_secret_is_refused_and_does_no_harm(self) -> None:
         other = self.write_secret("other", OTHER_SECRET)
         waiting = self.ranks("srun", 2, [0], COVEY_START_TIMEOUT="20s")
@@ -237,14 +252,14 @@ class VariablesTest(RanksTestCase):
             self.assertEqual(self.finish(process), (0, f"fine {rank} 2 {rank} 11\n", ""))
 
     def test_a_rank_that_cannot_listen_is_named_on_all(self) -> None:
-        cannot = "import covey.store_book as b; b._routes = lambda to: [(2, '192.0.2.1')]\n"
+        cannot = "import covey.launch.network as n; n.outward = lambda to: '192.0.2.1'\n"
         port = self.free_port()
         ranks = [
             self.start((cannot if rank == 1 else "") + SUMS, **self.place(rank, 2, port))
             for rank in range(2)
         ]
         for process in ranks:
-            self.check_raises(process, "Unsupported: rank 1 cannot listen at its address: ")
+            self.check_raises(process, "Unsupported: rank 1: cannot listen at 192.0.2.1: ")
 
     def test_a_rank_that_does_not_come_is_named_on_all(self) -> None:
         port = self.free_port()

@@ -48,9 +48,9 @@ several hosts, by ssh without a password; the same Covey and working folder on e
 The environment goes along, but for what belongs to a host (HOME, TMPDIR, SSH_*, XDG_*, ...).
 --output-dir is written here, --timeline on each host.
 
-one job by several launchers (of one machine; with the plug-in grpc), each with its -np:
-  {prog} -np 2 --nodes 2 --serve 127.0.0.1:29500 --secret-file job.secret python train.py
-  {prog} -np 2 --join 127.0.0.1:29500 --secret-file job.secret python train.py
+one job by several launchers, on one host or several (with the plug-in grpc), each with its -np:
+  {prog} -np 2 --nodes 2 --serve a:29500 --secret-file job.secret python train.py
+  {prog} -np 2 --join a:29500 --secret-file job.secret python train.py
 
 signals:
   Ctrl-C tells where every rank is, then ends the job within 2 s; a second Ctrl-C ends it at once.
@@ -150,7 +150,7 @@ def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
         "--serve",
         metavar="ADDRESS",
         help="join the others there, and serve it: HOST:PORT (port 0: any free one, which is then "
-        "shown), or file:PATH, where the address is written",
+        "shown), or file:PATH, where the address is written for those that see the same file",
     )
     add("--join", metavar="ADDRESS", help="join the launcher that serves there")
     add("--nodes", type=number_of_nodes, metavar="N", help="number of launchers, for --serve")
@@ -189,6 +189,9 @@ def _rendezvous(arguments: argparse.Namespace) -> Optional[Rendezvous]:
         nodes=arguments.nodes or 0,
         node=first if arguments.node is None else arguments.node,
         timeout_s=arguments.start_timeout or start_timeout_s(),
+        network=arguments.network or "",
+        security=arguments.network_security,
+        keep_going=arguments.keep_going,
     )
 
 
@@ -279,8 +282,6 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings["COVEY_INJECT"] = arguments.inject
     plan = host_options.plan_of(arguments, hosts, size)
     rendezvous = _rendezvous(arguments)
-    if arguments.keep_going and rendezvous is not None:
-        raise LaunchError("--keep-going is for the ranks of one launcher, so far")
     return JobSpec(
         command=command,
         size=size,

@@ -4,7 +4,8 @@
 `spec` (what to start), `environment` (what a rank is told), `process` (one rank as a process),
 `output` (lines and their prefixes), `endings` (which signal when), `report` (the first failure),
 `check` (mistakes found before anything starts). For a job of several launchers:
-`rendezvous_handler` (how they become one), `node` (what they tell each other) and `secret`.
+`rendezvous_handler` and `formation` (how they become one), `node` (what they tell each other) and
+`secret`.
 
 For a job on several hosts: `hosts` (names and places), `fleet` (all hosts, from the launcher's
 side), `channel` (ssh to one), `wire` (messages) and `pulse` (signs of life); on a host `agent`

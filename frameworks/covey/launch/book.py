@@ -6,18 +6,23 @@ other. A file without a name (memfd), which the ranks of a host inherit: COVEY_B
     security tls|auth
     <rank> <lowest rank of its host> <IP address> <port>        a line per rank, in order
 
-The key comes to a host by ssh, and is in no command line and no environment. Ranks share the
-descriptor's offset, so they read by pread. Internal.
+The key comes to a host by ssh, or is made there of the job's secret, and is in no command line and
+no environment. Ranks share the descriptor's offset, so they read by pread. Internal.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hmac
 import os
 import secrets
 from typing import List, NamedTuple, Sequence
 
 SECURITIES = ("tls", "auth")
+UNENCRYPTED = (
+    "network security auth: what ranks of different hosts send each other is authenticated and not "
+    "encrypted"
+)
 _KEY_BYTES = 32
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
@@ -33,6 +38,12 @@ class Entry(NamedTuple):
 def draw_key() -> str:
     """A new key of a job."""
     return secrets.token_hex(_KEY_BYTES)
+
+
+def derived_key(secret: bytes, drawn: str) -> str:
+    """The key of the job with that secret for which `drawn` was drawn: only holders make it."""
+    said = drawn.encode("utf-8", "replace")
+    return hmac.new(secret, b"covey book 1 " + said, "sha256").hexdigest()
 
 
 def text_of(key: str, security: str, entries: Sequence[Entry]) -> str:

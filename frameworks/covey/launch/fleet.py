@@ -218,10 +218,7 @@ class Fleet:
         if self._spec.quiet:
             return
         if self._plan.security == "auth":
-            self._say(
-                "network security auth: what ranks of different hosts send each other is "
-                "authenticated and not encrypted"
-            )
+            self._say(book.UNENCRYPTED)
         by_machine: Dict[str, List[str]] = {}
         for channel in self._channels:
             by_machine.setdefault(channel.hello["machine"], []).append(channel.name)

@@ -9,7 +9,7 @@ import ipaddress
 import re
 import socket
 from dataclasses import dataclass
-from typing import Iterator, List, Sequence, Tuple
+from typing import List, Sequence
 
 from covey.launch import network
 from covey.launch.spec import Host, LaunchError
@@ -175,32 +175,31 @@ def places(counts: Sequence[int]) -> List[Place]:
         >>> [(place.local_rank, place.cross_rank, place.cross_size) for place in places([2, 1])]
         [(0, 0, 2), (1, 0, 1), (0, 1, 2)]
     """
-    size, found = sum(counts), []
-    hosts_with = [0] * max(counts)  # by local rank
-    for _, local, _ in _walk(counts):
-        hosts_with[local] += 1
-    passed = [0] * len(hosts_with)
-    for host, local, lowest in _walk(counts):
-        found.append(
-            Place(
-                rank=lowest + local,
-                size=size,
+    return places_of([host for host, count in enumerate(counts) for _ in range(count)])
+
+
+def places_of(hosts: Sequence[int]) -> List[Place]:
+    """The same by the host of every rank: those of a host need not follow each other. Hosts are
+    numbered in the order of their lowest ranks."""
+    ranks_of: List[List[int]] = [[] for _ in range(max(hosts) + 1)]
+    for rank, host in enumerate(hosts):
+        ranks_of[host].append(rank)
+    hosts_with = [0] * max(map(len, ranks_of))  # by local rank
+    for ranks in ranks_of:
+        for local in range(len(ranks)):
+            hosts_with[local] += 1
+    passed, found = [0] * len(hosts_with), {}
+    for host, ranks in enumerate(ranks_of):
+        for local, rank in enumerate(ranks):
+            found[rank] = Place(
+                rank=rank,
+                size=len(hosts),
                 local_rank=local,
-                local_size=counts[host],
+                local_size=len(ranks),
                 cross_rank=passed[local],
                 cross_size=hosts_with[local],
                 host=host,
-                lowest=lowest,
+                lowest=ranks[0],
             )
-        )
-        passed[local] += 1
-    return found
-
-
-def _walk(counts: Sequence[int]) -> Iterator[Tuple[int, int, int]]:
-    """(host, local rank, lowest rank of the host) of each rank."""
-    lowest = 0
-    for host, count in enumerate(counts):
-        for local in range(count):
-            yield host, local, lowest
-        lowest += count
+            passed[local] += 1
+    return [found[rank] for rank in range(len(hosts))]

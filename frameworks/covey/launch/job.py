@@ -18,17 +18,15 @@ import time
 from dataclasses import dataclass
 from typing import List, Optional, Sequence
 
-from covey.launch import check, endings, report
-from covey.launch.environment import Descriptors, rank_environment
+from covey.launch import book, check, endings, report
 from covey.launch.fleet import Fleet
 from covey.launch.hosts import places
 from covey.launch.node import NEWS_S, Node
 from covey.launch.output import ConsoleGone, discard_output, open_tees
-from covey.launch.process import RankProcess
 from covey.launch.ranks import Rank, Ranks
 from covey.launch.signals import SignalInbox, Stopped
 from covey.launch.spec import JobSpec
-from covey.launch.start import StorePort, make_memory, starting
+from covey.launch.start import HostPart, StorePort, make_memory
 from covey.launch.summary import Summary
 
 # Looked at this often when the system has no descriptor for a process's end.
@@ -57,6 +55,7 @@ class Job:
     def __init__(self, spec: JobSpec) -> None:
         """Starts nothing yet."""
         self._spec = spec
+        self._size = spec.size  # of the job, with the ranks of other launchers
         self._selector = selectors.DefaultSelector()
         self._summary = Summary(not spec.quiet)
         self._ranks = Ranks(self._selector, self._summary)
@@ -80,7 +79,7 @@ class Job:
                 if self._spec.plan is not None:
                     self._start_on_hosts(inbox)
                 elif self._spec.rendezvous is None:
-                    self._start(0, self._spec.size, make_memory(self._spec.size), inbox)
+                    self._start_here(inbox)
                 else:
                     self._meet(inbox)
                 while not self._all_ended():
@@ -104,28 +103,35 @@ class Job:
     def _meet(self, inbox: SignalInbox) -> None:
         """Becomes one job with the other launchers, and starts. Raises Stopped."""
         assert self._spec.rendezvous is not None
-        self._node = Node(self._spec.rendezvous, self._spec.size, self._say)
-        place = self._node.meet(inbox.fd, lambda: self._is_stopped(inbox))
-        if place is None:
+        node = Node(self._spec.rendezvous, self._spec.size, self._say, self._port.number)
+        self._node = node
+        part = node.meet(inbox.fd, lambda: self._is_stopped(inbox))
+        if part is None:
             raise Stopped
-        self._selector.register(self._node, selectors.EVENT_READ, self._node)
-        self._start(place.first_rank, place.size, place.shm_fd, inbox)
+        self._selector.register(node, selectors.EVENT_READ, node)
+        if part.book and self._spec.rendezvous.security == "auth" and not self._spec.quiet:
+            self._say(book.UNENCRYPTED)
+        self._start(
+            HostPart(part.places, part.shm_fd, part.book, part.listeners, part.store), inbox
+        )
 
-    def _start(self, first: int, size: int, shm_fd: int, inbox: SignalInbox) -> None:
+    def _start_here(self, inbox: SignalInbox) -> None:
+        """Starts the job, which is on this host alone."""
+        size, port = self._spec.size, self._port.number
+        store = None if port is None else ("127.0.0.1", port)
+        memory = make_memory(size)
+        try:
+            self._start(HostPart(places([size]), memory, store=store), inbox)
+        finally:
+            os.close(memory)
+
+    def _start(self, part: HostPart, inbox: SignalInbox) -> None:
         """Starts the ranks. Raises Stopped, LaunchError."""
         spec, job_id, stopped = self._spec, secrets.token_hex(8), lambda: self._is_stopped(inbox)
-        own = places([size])[first : first + spec.size]
-        fds, port = Descriptors(shm_fd, self._summary.fd), self._port.number
-        # Of several launchers each would say another port.
-        store = None if self._node is not None or port is None else ("127.0.0.1", port)
-        envs = [rank_environment(os.environ, spec, it, job_id, fds, store) for it in own]
-        try:
-            with starting(spec, envs, fds[:2], lambda it: inbox.wait(it, stopped)) as start:
-                for place, env in zip(own, envs):
-                    self._add(RankProcess(place.rank, start(env)))
-        finally:
-            if self._node is None:
-                os.close(shm_fd)
+        self._size = part.places[0].size
+        names = (job_id, self._summary.fd)
+        for process in part.start(spec, os.environ, names, lambda it: inbox.wait(it, stopped)):
+            self._add(process)
         self._tell(f"job {job_id}: {spec.size} ranks, pids {[it.pid for it in self._ranks.all]}")
 
     def _start_on_hosts(self, inbox: SignalInbox) -> None:
@@ -169,10 +175,22 @@ class Job:
         if self._fleet is not None and self._fleet.deaf:
             self._hear_of_deaf(self._fleet.deaf, now)
             self._fleet.deaf = []
-        ends = [] if self._node is None else self._node.failures(now)
+        if self._node is None:
+            return
+        ends = self._node.failures(now)
+        if self._spec.keep_going:  # A launcher may be lost after some of its ranks.
+            known = {end.rank for end in self._exits}
+            ends = [end for end in ends if end.rank not in known]
         self._exits += ends
-        if ends and self._ending is None:
+        if self._spec.keep_going and not self._node.is_over:
+            self._tell_of_losses(ends)
+        elif ends and self._ending is None:
             self._ending = endings.Ending(endings.AFTER_FAILURE, None, now)
+
+    def _tell_of_losses(self, ends: Sequence[report.Exit]) -> None:
+        """The job goes on without these ranks, if others are left."""
+        for end in ends:
+            self._say(report.loss(end, len(self._exits) < self._size))
 
     def _timeout(self) -> Optional[float]:
         deadlines, now = self._ranks.deadlines(), time.monotonic()
@@ -196,12 +214,11 @@ class Job:
             if end is None:
                 continue
             self._exits.append(end)
-            if self._spec.keep_going:
-                self._say(report.loss(end, len(self._exits) < self._spec.size))
-                continue
             if self._node is not None:
                 self._node.tell_failure(end)
-            if self._ending is None:
+            if self._spec.keep_going:
+                self._tell_of_losses([end])
+            elif self._ending is None:
                 self._ending = endings.Ending(endings.AFTER_FAILURE, None, now)
 
     def _exit_of(self, process: Rank, now: float) -> report.Exit:
@@ -334,7 +351,8 @@ class Job:
         code = self._ending.exit_code if self._ending is not None else 0
         if self._ending is None and self._exits:  # Only where it keeps going.
             code = 0 if self._done else None
-            self._say(report.went_on(self._exits, self._done))
+            others = self._size - len(self._exits) - len(self._done)
+            self._say(report.went_on(self._exits, self._done, others))
         if code is not None:
             return Outcome(code, None, [])
         first = report.first_failure(self._exits)

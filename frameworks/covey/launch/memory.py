@@ -65,7 +65,7 @@ def open_told(place: str) -> int:
         raise InvalidArgument(
             f"cannot open the job's memory, descriptor {descriptor} of process {process}: "
             f"{error.strerror}; is that process this user's and on this machine? (machines "
-            "restored from one snapshot look like one: across machines use mpirun)"
+            "restored from one snapshot look like one until one is started anew)"
         ) from error
     try:
         path = f"/proc/self/fd/{found}"

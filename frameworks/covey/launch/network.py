@@ -5,18 +5,21 @@ Choosing is pure; `own_addresses` asks the system. Internal.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ipaddress
+import os
 import re
 import socket
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from covey.launch.spec import LaunchError
 
 # Interfaces of containers and virtual machines: their networks end at the host.
 _BRIDGES = re.compile(r"(docker|br-|virbr|lxc|lxd|cni|flannel|cali|cilium|veth|podman|kube-).*")
 _IFF_UP = 1
+_ANYWHERE = "192.0.2.1"  # RFC 5737: of no host
 
 IpNetwork = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
@@ -56,8 +59,9 @@ class HostNetworks:
         host: its name.
         machine: equal for hosts that are one machine.
         addresses: those of its interfaces.
-        by_ssh: the one that ssh's connection came to; empty: it was not started by ssh.
-        peer: the address that this connection came from; empty likewise.
+        by_ssh: the one that ssh's connection came to, or by which it reaches the rendezvous; empty:
+            there is no such connection.
+        peer: the address of the other end of this connection; empty likewise.
     """
 
     host: str
@@ -226,6 +230,42 @@ def _address_of(entry: Any) -> List[Address]:
         return []
     bits = sum(bin(byte).count("1") for byte in mask)
     return [Address(entry.name.decode("utf-8", "replace"), str(address), bits)]
+
+
+class Route(NamedTuple):
+    """The way of packets to a host: from the own address to theirs."""
+
+    family: socket.AddressFamily
+    own: str
+    theirs: str
+
+
+def routes(to: str) -> List[Route]:
+    """The ways to the host of that name or address; empty: there is none. Sends nothing."""
+    found = []
+    with contextlib.suppress(OSError, ValueError):  # It has no such name.
+        for family, kind, _, _, address in socket.getaddrinfo(to, 9, type=socket.SOCK_DGRAM):
+            with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
+                probe.connect(address)  # No packet is sent: the system chooses a route.
+                own = probe.getsockname()[0].partition("%")[0]
+                found.append(Route(family, own, str(address[0]).partition("%")[0]))
+    return found
+
+
+def outward(to: str = "") -> str:
+    """The own address from which packets go to the host `to`, else by the default route, else that
+    of an interface: names of the own host often stand for a loopback address, which is the answer
+    only if all else fails. Raises OSError."""
+    ways = [*(routes(to) if to else []), *routes(_ANYWHERE)]
+    beyond = [way.own for way in ways if not ipaddress.ip_address(way.own).is_loopback]
+    own = sorted(own_addresses(), key=lambda one: (one.is_loopback, one.is_bridge))
+    return [*beyond, *(one.address for one in own), "127.0.0.1"][0]
+
+
+def machine_id() -> str:
+    """Equal for processes that have the same interfaces: one kernel, one name space of networks."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{file.read().strip()} {os.stat('/proc/self/ns/net').st_ino}"
 
 
 def of_ssh(environ: Mapping[str, str]) -> Tuple[str, str]:

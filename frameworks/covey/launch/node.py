@@ -13,7 +13,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from covey.errors import CoveyError, shown
 from covey.launch import rendezvous_handler, report
-from covey.launch.rendezvous_handler import Place, RendezvousHandler
+from covey.launch.formation import Part
+from covey.launch.rendezvous_handler import RendezvousHandler
 from covey.launch.spec import LaunchError, Rendezvous
 
 # After so long without news the launcher says what it waits for.
@@ -26,20 +27,33 @@ _TAIL_BYTES = 12000
 
 
 class Node:
-    """One launcher of several. Close it."""
+    """One launcher of several. Close it.
 
-    def __init__(self, rendezvous: Rendezvous, slots: int, say: Callable[[str], None]) -> None:
-        """Begins to look for the others. Raises LaunchError."""
+    Attributes:
+        ended: nothing more comes from the others.
+        is_over: another launcher ends the job, or the rendezvous is gone: ranks end, whatever.
+    """
+
+    def __init__(
+        self,
+        rendezvous: Rendezvous,
+        slots: int,
+        say: Callable[[str], None],
+        store_port: Optional[int] = None,
+    ) -> None:
+        """Begins to look for the others. `store_port`: free, for a store of rank 0. Raises
+        LaunchError."""
         try:
-            self._handler = RendezvousHandler(rendezvous, slots)
+            self._handler = RendezvousHandler(rendezvous, slots, store_port)
         except CoveyError as error:
             raise LaunchError(str(error)) from error
         self._say = say
         self._timeout_s = rendezvous.timeout_s
         self._begun_at = time.monotonic()
         self._told = ""
-        self._place: Optional[Place] = None
-        self.ended = False  # nothing more comes from the others
+        self._part: Optional[Part] = None
+        self.ended = False
+        self.is_over = False
         if rendezvous.serve:
             say(_invitation(self._handler.address, rendezvous.secret_file))
 
@@ -47,7 +61,7 @@ class Node:
         """Readable when there is news; changes until formed."""
         return self._handler.fileno()
 
-    def meet(self, signals_fd: Optional[int], stopped: Callable[[], bool]) -> Optional[Place]:
+    def meet(self, signals_fd: Optional[int], stopped: Callable[[], bool]) -> Optional[Part]:
         """Waits until all are there. None: `stopped` said so, which is asked when `signals_fd` is
         readable and now and then.
 
@@ -56,10 +70,10 @@ class Node:
         """
         try:
             while True:
-                self._place = self._handler.advance()
+                self._part = self._handler.advance()
                 waited_s = time.monotonic() - self._begun_at
-                if self._place is not None:
-                    return self._place
+                if self._part is not None:
+                    return self._part
                 if waited_s >= self._timeout_s:
                     raise rendezvous_handler.too_late(self._handler, self._timeout_s)
                 if waited_s >= NEWS_S:
@@ -87,8 +101,10 @@ class Node:
             self.ended = self.ended or event["kind"] == "ended"
             if event["kind"] == "failed":
                 ends += _of_report(event["text"], now)
+                self.is_over = self.is_over or _ends_all(event["text"])
             elif event["kind"] == "lost":
                 ends += _of_loss(event, now)
+                self.is_over = self.is_over or all(node["serves"] for node in event["nodes"])
         return ends
 
     def await_cause(self, ends: Sequence[report.Exit]) -> List[report.Exit]:
@@ -110,23 +126,25 @@ class Node:
         return all(blames) and any(ranks - known for ranks in blames)
 
     def _own(self) -> Dict[str, Any]:
-        assert self._place is not None
-        return self._place.nodes[self._place.node]
+        assert self._part is not None
+        return self._part.nodes[self._part.node]
 
-    def tell_failure(self, end: report.Exit) -> None:
-        """The others' launchers hear of it, unless this one is cut off: then they have heard so."""
+    def tell_failure(self, end: report.Exit, is_over: bool = False) -> None:
+        """The others' launchers hear of it, unless this one is cut off: then they have heard so.
+        `is_over`: they are to end their ranks even where these keep going."""
         tail = fitting(report.last_words(end)[-_TAIL_LINES:], _TAIL_BYTES)
         fields = {"rank": end.rank, "pid": end.pid, "code": end.code, "tail": tail}
-        fields["host"] = self._own()["host"]
+        fields |= {"host": self._own()["host"], "is_over": is_over}
         with contextlib.suppress(CoveyError):
             self._handler.report("failed", json.dumps(fields))
 
     def tell_signal(self, name: str, code: int) -> None:
         """The others' launchers hear that a signal ends the ranks of this one."""
-        if self._place is not None:
+        if self._part is not None:
             words = [f"its launcher got {name}"]
             first = self._own()["first_rank"]
-            self.tell_failure(report.Exit(first, os.getpid(), code, 0.0, None, words))
+            end = report.Exit(first, os.getpid(), code, 0.0, None, words)
+            self.tell_failure(end, is_over=True)
 
     def leave(self) -> None:
         """The ranks have ended. The others' may go on: see `ended`."""
@@ -137,8 +155,8 @@ class Node:
 
     def who_is_left(self) -> str:
         """For people, when this launcher waits for the others."""
-        assert self._place is not None
-        others = [node for node in self._place.nodes if node["node"] != self._place.node]
+        assert self._part is not None
+        others = [node for node in self._part.nodes if node["node"] != self._part.node]
         hosts = sorted({node["host"] for node in others})
         ranks = [r for n in others for r in range(n["first_rank"], n["first_rank"] + n["slots"])]
         return f"waiting for {report.ranks_in_words(ranks)} on {shown(', '.join(hosts))}"
@@ -146,9 +164,9 @@ class Node:
     def close(self) -> None:
         """Leaves. The job's memory goes now: others may have opened it by this process's number."""
         self._handler.close()
-        if self._place is not None:
-            os.close(self._place.shm_fd)
-            self._place = None
+        if self._part is not None:
+            self._part.close()
+            self._part = None
 
 
 def _invitation(address: str, secret_file: str) -> str:
@@ -189,6 +207,13 @@ def _of_report(text: str, now: float) -> List[report.Exit]:
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         # Of a launcher that is no launcher of ours.
         return [report.Exit(-1, -1, 1, now, None, [], lost="a node told of a failure in vain")]
+
+
+def _ends_all(text: str) -> bool:
+    """Whether that failure ends the ranks of all launchers, even if they keep going."""
+    with contextlib.suppress(ValueError, AttributeError, RecursionError):
+        return json.loads(text).get("is_over") is not False
+    return True
 
 
 def _of_loss(event: dict, now: float) -> List[report.Exit]:

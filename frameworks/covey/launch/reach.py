@@ -1,4 +1,5 @@
-"""The connections that the ranks of a host will need, tried before a rank starts. Internal."""
+"""The connections that the ranks of a host will need: listeners, and tries of those of other hosts
+before a rank starts. Internal."""
 
 from __future__ import annotations
 
@@ -10,10 +11,26 @@ import time
 from typing import Any, Dict, List, Sequence, Tuple
 
 from covey.errors import shown
+from covey.launch.spec import LaunchError
 
 TRY_S = 3.0
 # Each host tries so many others, those that follow it: all pairs of 17 hosts, of more a sample.
 MOST_TRIED = 16
+_BACKLOG = 4096  # Every rank of the job may connect at once; the system has a limit of its own.
+
+
+def listen(address: str, count: int) -> List[socket.socket]:
+    """Listeners at free ports of that address, the caller's to close. Raises LaunchError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    made: List[socket.socket] = []
+    try:
+        for _ in range(count):
+            made.append(socket.create_server((address, 0), family=family, backlog=_BACKLOG))
+    except OSError as error:
+        for listener in made:
+            listener.close()
+        raise LaunchError(f"cannot listen at {address}: {error.strerror}") from error
+    return made
 
 
 def targets(count: int, index: int) -> List[int]:

@@ -1,8 +1,8 @@
 """How launchers, or ranks that something else has started, become one job: over the control plane
-of the plug-in grpc (core/transport/control.h), with the job's memory from node 0.
+of the plug-in grpc (core/transport/control.h).
 
-waiting -> (view: all are there, the ranks of each) -> node 0 makes the memory and says where ->
-the others open it -> formed. Nothing here waits: `advance` takes what has come.
+waiting -> (view: all are there, the ranks of each) -> texts that all share (formation.py) ->
+formed. Nothing here waits but for tries of connections: `advance` takes what has come.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import json
 import os
 import re
 import socket
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from covey import _native
 from covey.errors import Aborted, CoveyError, shown
-from covey.launch import address_file, memory, secret
+from covey.launch import address_file, memory, network, secret
+from covey.launch.formation import Formation, Own, Part, Terms, own_networks
 from covey.launch.spec import LaunchError, Rendezvous
 
 _FILE = "file:"
@@ -26,22 +26,6 @@ _CLOSED = "; if a job was there, it had all its nodes before this one came"
 _EVERYWHERE = ("0.0.0.0", "[::]")
 # How often a file with the address is looked for: the system does not tell of it.
 LOOK_S = 0.05
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a node: its ranks, first_rank and on, of the job's `size`.
-
-    Attributes:
-        nodes: all nodes: number, slots, first_rank, process and host of each.
-        shm_fd: the job's memory, this process's to close.
-    """
-
-    node: int
-    first_rank: int
-    size: int
-    nodes: List[Dict[str, Any]]
-    shm_fd: int
 
 
 def knob_seconds(name: str) -> float:
@@ -82,8 +66,11 @@ def in_plain_words(text: str) -> str:
 class RendezvousHandler:
     """One node of a rendezvous. Close it; without `leave` the others take that for its death."""
 
-    def __init__(self, rendezvous: Rendezvous, slots: int) -> None:
-        """Begins to serve, or to look for the server. Raises CoveyError."""
+    def __init__(
+        self, rendezvous: Rendezvous, slots: int, store_port: Optional[int] = None
+    ) -> None:
+        """Begins to serve, or to look for the server. `store_port`: free, for a store of rank 0.
+        Raises CoveyError."""
         self.waiting_for = f"no answer from {rendezvous.address} yet"
         self.has_answer = rendezvous.serve  # a server has its own answer
         self._rendezvous = rendezvous
@@ -91,14 +78,17 @@ class RendezvousHandler:
         self._secret = secret.read(rendezvous.secret_file)
         self._control: Optional[_native.Control] = None
         self._address = ""  # that was found in the file
-        self._view: Optional[Dict[str, Any]] = None
+        self._formation: Optional[Formation] = None
+        self._store_port = store_port
         self._taken: List[Dict[str, Any]] = []  # events that came with the last that was looked at
         self._file = ""
         self._made: Optional[os.stat_result] = None
         if rendezvous.address.startswith(_FILE):
             self._file = rendezvous.address[len(_FILE) :]
+        wanted = rendezvous.network
+        own = own_networks(socket.gethostname(), "", wanted)  # A wrong one is told at once.
         if rendezvous.serve:
-            self._open("127.0.0.1:0" if self._file else rendezvous.address)
+            self._open(_any_port(own) if self._file else rendezvous.address)
             if self._file:
                 self._made = address_file.write(self._file, self.address)
         elif not self._file:
@@ -113,13 +103,13 @@ class RendezvousHandler:
         """Readable when there is something to take. Only once formed does it stay the same."""
         return -1 if self._control is None else self._control.fileno()
 
-    def advance(self) -> Optional[Place]:
-        """Takes what has come. The place once the job is formed, until then None.
+    def advance(self) -> Optional[Part]:
+        """Takes what has come. This node's part once the job is formed, until then None.
 
         Raises:
             CoveyError: there will be no job: why, and what to do.
         """
-        if self._file and self._view is None and not self._rendezvous.serve:
+        if self._file and self._formation is None and not self._rendezvous.serve:
             self._look_into_file()
         self._taken = self.news()
         while self._taken:
@@ -129,11 +119,13 @@ class RendezvousHandler:
                 self.has_answer = self._rendezvous.serve or words == event["text"]
                 self.waiting_for = shown(words)
             elif event["kind"] == "view":
-                self._view = event
-                if event["node"] == 0:
-                    return self._make_memory(event)
-            elif event["kind"] == "memory":
-                return self._open_memory(event["text"])
+                formation = self._formation = Formation(event, self._own(), self._secret)
+                self._share(formation, formation.begin())
+            elif event["kind"] == "shared" and self._formation is not None:
+                self._share(self._formation, self._formation.take(event["texts"]))
+                if self._formation.part is not None:
+                    part, self._formation = self._formation.part, None
+                    return part
             elif event["kind"] == "refused":
                 raise LaunchError(shown(event["text"]))
             else:
@@ -168,6 +160,9 @@ class RendezvousHandler:
 
     def close(self) -> None:
         """Leaves."""
+        if self._formation is not None:
+            self._formation.close()
+            self._formation = None
         if self._control is not None:
             self._control.close()
             self._control = None
@@ -196,25 +191,26 @@ class RendezvousHandler:
         self._address = address
         self._open(address)
 
-    def _make_memory(self, view: Dict[str, Any]) -> Place:
-        size = sum(node["slots"] for node in view["nodes"])
-        descriptor = _native.job_create(size)
-        told = self.report("memory", memory.place_of(descriptor)) and self.report("ready")
-        if not told:
-            os.close(descriptor)
-            raise Aborted("the rendezvous ended before the job began")
-        return self._place(descriptor)
+    def _own(self) -> Own:
+        """What this node offers. Raises LaunchError."""
+        wanted = self._rendezvous
+        return Own(
+            Terms(wanted.security, wanted.keep_going),
+            own_networks(socket.gethostname(), self.address, wanted.network),
+            self._store_port,
+        )
 
-    def _open_memory(self, where: str) -> Place:
-        opened = memory.open_told(where)
-        self.report("ready")
-        return self._place(opened)
+    def _share(self, formation: Formation, text: str) -> None:
+        """For all nodes; an empty text: this one has its part."""
+        assert self._control is not None
+        self._control.report("share" if text else "ready", text)
+        self.waiting_for = formation.waiting_for
 
-    def _place(self, shm_fd: int) -> Place:
-        assert self._view is not None
-        number, nodes = self._view["node"], self._view["nodes"]
-        size = sum(node["slots"] for node in nodes)
-        return Place(number, nodes[number]["first_rank"], size, nodes, shm_fd)
+
+def _any_port(own: network.HostNetworks) -> str:
+    """Where a server listens whose address goes through a file: other hosts may read it."""
+    host = own.by_ssh or network.outward()
+    return f"[{host}]:0" if ":" in host else f"{host}:0"
 
 
 def everywhere(address: str) -> str:

@@ -160,11 +160,12 @@ def loss(end: Exit, others_run: bool) -> str:
     return f"rank {end.rank}{where} (pid {end.pid}) has failed: {said}{rest}"
 
 
-def went_on(ends: Sequence[Exit], done: Sequence[int]) -> str:
-    """The last thing of such a job."""
+def went_on(ends: Sequence[Exit], done: Sequence[int], others: int) -> str:
+    """The last thing of such a job. `others`: so many ranks are other launchers', and ended
+    well."""
     failed = ranks_in_words([end.rank for end in ends])
     if not done:
-        return f"{failed} failed, and nobody is left"
+        return f"{failed} failed, and nobody is left" + (" here" if others else "")
     return f"{failed} failed; {ranks_in_words(done)} went on and ended with exit code 0"
 
 

@@ -18,12 +18,15 @@ class Rendezvous:
 
     Attributes:
         address: HOST:PORT (port 0: any free one, when serving), or file:PATH, the file in which the
-            server writes it (for nodes of one machine).
+            server writes it, in a folder that all nodes see.
         secret_file: file with the job's secret.
         serve: serve the rendezvous as well.
         nodes: number of launchers; 0 when joining: as the server was told.
         node: number of this one; -1: any that is free.
         timeout_s: how long to wait for the others.
+        network: as of a HostPlan, for this node.
+        security: likewise, the same for all nodes.
+        keep_going: a rank that fails does not end the others; likewise.
     """
 
     address: str
@@ -32,6 +35,9 @@ class Rendezvous:
     nodes: int = 0
     node: int = -1
     timeout_s: float = 30.0
+    network: str = ""
+    security: str = "tls"
+    keep_going: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import socket
 import subprocess
-from typing import Any, Callable, Dict, Iterator, Optional, Protocol, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Protocol, Sequence, Tuple
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
-from covey.launch.environment import in_common
+from covey.launch import book
+from covey.launch.environment import Descriptors, in_common, rank_environment
+from covey.launch.hosts import Place
 from covey.launch.preload import Preloaded, adopting
-from covey.launch.process import Child, start_process
+from covey.launch.process import Child, RankProcess, start_process
 from covey.launch.spec import JobSpec, LaunchError
 
 
@@ -61,6 +66,51 @@ def starting(
         forks.check()
         with adopting():
             yield forks.start
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """The ranks that this launcher starts here, and what they get.
+
+    Attributes:
+        memory: the descriptor of their host's memory.
+        book: of a job on several hosts; empty: it is on this one.
+        listeners: a rank's each, closed when it has started; none without a book.
+        store: the address and port of a store that rank 0 may serve; None: there is none that all
+            ranks know.
+    """
+
+    places: Sequence[Place]
+    memory: int
+    book: str = ""
+    listeners: Sequence[socket.socket] = ()
+    store: Optional[Tuple[str, int]] = None
+
+    def start(
+        self,
+        spec: JobSpec,
+        environ: Mapping[str, str],
+        names: Tuple[str, int],
+        wait: Callable[[Preloaded], None],
+    ) -> Iterator[RankProcess]:
+        """Starts the ranks, one after the other. `names`: of the job, and the descriptor of the
+        summary; `wait`: as of `starting`. Raises LaunchError, and what `wait` raises."""
+        job_id, summary = names
+        with contextlib.ExitStack() as ours:
+            fds = Descriptors(self.memory, summary)
+            if self.book:
+                fds = fds._replace(book=book.make(self.book))
+                ours.callback(os.close, fds.book)
+            envs = [
+                rank_environment(environ, spec, place, job_id, fds, self.store)
+                for place in self.places
+            ]
+            passed = [fd for fd in fds if fd >= 0]
+            start = ours.enter_context(starting(spec, envs, passed, wait))
+            for place, env, own in itertools.zip_longest(self.places, envs, self.listeners):
+                yield RankProcess(place.rank, start(env, -1 if own is None else own.fileno()))
+                if own is not None:
+                    own.close()
 
 
 class StorePort:

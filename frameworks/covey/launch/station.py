@@ -5,7 +5,6 @@ Internal.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import shutil
@@ -13,17 +12,15 @@ import socket
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from covey.launch import book
+from covey.launch import reach
 from covey.launch.carried import arrived
 from covey.launch.check import check_command, check_writable_folder, has_traces
-from covey.launch.environment import Descriptors, gpus_of, rank_environment
+from covey.launch.environment import gpus_of
 from covey.launch.hosts import places
 from covey.launch.process import RankProcess
 from covey.launch.spec import JobSpec, LaunchError
-from covey.launch.start import StorePort, make_memory, starting
+from covey.launch.start import HostPart, StorePort, make_memory
 from covey.launch.summary import Summary
-
-_BACKLOG = 4096  # Every rank of the job may connect at once; the system has a limit of its own.
 
 
 class Station:
@@ -76,14 +73,7 @@ class Station:
         """[address, port] of a new listener for each rank, and of one that the other hosts try.
         Raises LaunchError."""
         address = self._job["address"]
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        try:
-            for _ in range(len(self._places) + 1):
-                where = (address, 0)
-                listener = socket.create_server(where, family=family, backlog=_BACKLOG)
-                self._listeners.append(listener)
-        except OSError as error:
-            raise LaunchError(f"cannot listen at {address}: {error.strerror}") from error
+        self._listeners = reach.listen(address, len(self._places) + 1)
         return [[address, listener.getsockname()[1]] for listener in self._listeners]
 
     def start(self, message: Dict[str, Any], wait: Callable[[Any], None]) -> Iterator[RankProcess]:
@@ -91,23 +81,14 @@ class Station:
         Raises LaunchError, and what `wait` raises."""
         spec, store = self._spec, message["store"]
         self._listeners.pop().close()  # It has been tried.
-        with contextlib.ExitStack() as ours:
-            memory = make_memory(spec.size)
-            ours.callback(os.close, memory)
-            fds = Descriptors(memory, self.summary.fd)
-            if message["book"]:
-                fds = fds._replace(book=book.make(message["book"]))
-                ours.callback(os.close, fds.book)
-            envs = [
-                rank_environment(self._environ, spec, place, message["job"], fds, store)
-                for place in self._places
-            ]
-            passed = [fd for fd in fds if fd >= 0]
-            start = ours.enter_context(starting(spec, envs, passed, wait))
-            for place, env, listener in zip(self._places, envs, self._listeners):
-                listen_fd = listener.fileno() if message["book"] else -1
-                yield RankProcess(place.rank, start(env, listen_fd))
-                listener.close()
+        while self._listeners and not message["book"]:
+            self._listeners.pop().close()
+        memory = make_memory(spec.size)
+        try:
+            part = HostPart(self._places, memory, message["book"], self._listeners, store)
+            yield from part.start(spec, self._environ, (message["job"], self.summary.fd), wait)
+        finally:
+            os.close(memory)
 
     def has_traces(self) -> bool:
         """Whether there are traces in the folder for them."""

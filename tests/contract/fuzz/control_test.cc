@@ -31,18 +31,20 @@ class ControlFuzzTest : public FuzzTest {
 TEST_F(ControlFuzzTest, Events) {
   ControlEvent event{.kind = ControlEvent::Kind::kView, .node = 1, .text = "text"};
   event.nodes.resize(3, {.node = 1, .slots = 2, .first_rank = 3, .host = "host", .host_id = "id"});
+  event.texts = {"{}", "shared"};
   RunOn(ToMessage(event).SerializeAsString(), [](const std::string& bytes) {
     control::Event message;
     ControlEvent read;
     if (!message.ParseFromString(bytes) || !FromMessage(message, &read)) return;
     EXPECT_LE(read.nodes.size(), static_cast<size_t>(kMaxNodes));
+    EXPECT_LE(read.texts.size(), static_cast<size_t>(kMaxNodes));
     for (const Node& node : read.nodes)
       EXPECT_LE(node.host.size() + node.host_id.size(), 2 * kMaxHostBytes);
   });
 }
 
 TEST_F(ControlFuzzTest, Reports) {
-  const ControlReport report{ControlReport::Kind::kFailed, "a rank has failed"};
+  const ControlReport report{ControlReport::Kind::kShare, "a rank has failed"};
   RunOn(ToMessage(report).SerializeAsString(), [](const std::string& bytes) {
     control::ReportRequest message;
     ControlReport read;

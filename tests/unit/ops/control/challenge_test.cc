@@ -96,7 +96,7 @@ TEST(ChallengeTest, AnotherProtocolAndAnotherNonceAreRefusedInWords) {
   Door door(kSecret);
   const Status other = door.Hello(0, kControlProtocol + 1, Nonce(1), Nonce(2));
   EXPECT_EQ(other.code(), StatusCode::kUnsupported);
-  EXPECT_NE(other.message().find("speaks protocol 2 of Covey's control plane, not 3"),
+  EXPECT_NE(other.message().find("speaks protocol 3 of Covey's control plane, not 4"),
             std::string::npos);
   EXPECT_FALSE(door.Hello(0, kControlProtocol, "short", Nonce(2)).ok());
   EXPECT_FALSE(door.Hello(0, kControlProtocol, Nonce(1), "").ok()) << "no randomness";

@@ -21,7 +21,8 @@ Rendezvous::Offer OfferOf(int32_t node, int32_t slots, const std::string& host =
 
 // A rendezvous under test and what it has sent since the last look.
 struct Stage {
-  explicit Stage(int32_t nodes) : rendezvous({.nodes = nodes, .lease = kLease, .build = "build"}) {}
+  explicit Stage(int32_t nodes)
+      : rendezvous({.nodes = nodes, .lease = kLease, .build = "build", .job = "drawn"}) {}
 
   int32_t Join(const Rendezvous::Offer& offer, Time now = 0) {
     int32_t ticket = -1;
@@ -36,14 +37,14 @@ struct Stage {
   }
   // "0:lost 1:lost": to whom what.
   std::string Sent() {
-    constexpr const char* kNames[] = {"waiting", "view",  "memory", "failed",
+    constexpr const char* kNames[] = {"waiting", "view",  "shared", "failed",
                                       "lost",    "ended", "refused"};
     std::string text;
     last.clear();
     for (const Rendezvous::Mail& mail : rendezvous.TakeMail()) {
       text += (text.empty() ? "" : " ") + std::to_string(mail.ticket) + ":" +
-              kNames[static_cast<int>(mail.event.kind)];
-      last[mail.ticket] = mail.event;
+              kNames[static_cast<int>(mail.event->kind)];
+      last[mail.ticket] = *mail.event;
     }
     return text;
   }
@@ -123,16 +124,17 @@ TEST(RendezvousTest, WhatDoesNotFitIsRefusedInWordsAndChangesNothing) {
   EXPECT_TRUE(Holds(stage.reason, "all 2 nodes of the job have joined already"));
 }
 
-TEST(RendezvousTest, NodesThatShareNoMemoryAreNamedWithTheWayOut) {
+TEST(RendezvousTest, NodesOfSeveralHostsAreToldWhoSharesMemory) {
   Stage stage(3);
   stage.Join(OfferOf(0, 2, "a"));
   stage.Join(OfferOf(1, 1, "b"));
   stage.Join(OfferOf(2, 2, "a"));
-  EXPECT_EQ(stage.rendezvous.phase(), Phase::kEnded);
-  EXPECT_TRUE(Holds(stage.Sent(), "0:refused 1:refused 2:refused"));
-  const std::string& text = stage.last[1].text;
-  EXPECT_TRUE(Holds(text, "ranks 0-1 on a, rank 2 on b, ranks 3-4 on a"));
-  EXPECT_TRUE(Holds(text, "mpirun -np 5 python SCRIPT"));
+  EXPECT_TRUE(Holds(stage.Sent(), "0:view 1:view 2:view"));
+  for (const auto& [ticket, view] : stage.last) {
+    EXPECT_EQ(view.text, "drawn");
+    ASSERT_EQ(view.nodes.size(), 3u);
+    EXPECT_EQ(view.nodes[0].host_id + view.nodes[1].host_id + view.nodes[2].host_id, "aba");
+  }
 }
 
 TEST(RendezvousTest, APlaceLeftBeforeTheBeginningIsFreeAgain) {
@@ -152,25 +154,54 @@ TEST(RendezvousTest, APlaceLeftBeforeTheBeginningIsFreeAgain) {
   }
 }
 
-TEST(RendezvousTest, MemoryComesFromNodeZeroAndGoesToTheOthers) {
+TEST(RendezvousTest, SharedTextsGoToAllWhenAllAreThere) {
   Stage stage(2);
   stage.Join(OfferOf(1, 2));
-  EXPECT_FALSE(stage.Tell(0, Report::kMemory, "1 2")) << "nobody knows the size yet";
+  EXPECT_FALSE(stage.Tell(0, Report::kShare, "early")) << "nobody knows the size yet";
   EXPECT_FALSE(stage.Tell(0, Report::kReady));
   EXPECT_FALSE(stage.Tell(0, Report::kFailed));
   stage.Join(OfferOf(0, 2));
   stage.Sent();
-  EXPECT_FALSE(stage.Tell(0, Report::kMemory, "1 2"));
-  EXPECT_TRUE(Holds(stage.reason, "node 0 makes the memory"));
-  EXPECT_TRUE(stage.Tell(1, Report::kMemory, "1 2"));
-  EXPECT_EQ(stage.Sent(), "0:memory");
-  EXPECT_EQ(stage.last[0].text, "1 2");
+  for (const std::string round : {"first", "second"}) {
+    EXPECT_TRUE(stage.Tell(0, Report::kShare, "of 1, " + round));
+    EXPECT_FALSE(stage.Tell(0, Report::kShare, "once more"));
+    EXPECT_TRUE(Holds(stage.reason, "this node has shared, and not all others have"));
+    EXPECT_EQ(stage.Sent(), "");
+    EXPECT_TRUE(stage.Tell(1, Report::kShare, "of 0, " + round));
+    EXPECT_EQ(stage.Sent(), "0:shared 1:shared");
+    for (int32_t ticket : {0, 1})
+      EXPECT_EQ(stage.last[ticket].texts,
+                (std::vector<std::string>{"of 0, " + round, "of 1, " + round}));
+  }
   EXPECT_TRUE(stage.Tell(0, Report::kReady));
   EXPECT_TRUE(stage.Tell(0, Report::kReady));
   EXPECT_EQ(stage.rendezvous.phase(), Phase::kComplete);
   EXPECT_TRUE(stage.Tell(1, Report::kReady));
   EXPECT_EQ(stage.rendezvous.phase(), Phase::kRunning);
-  EXPECT_FALSE(stage.Tell(1, Report::kMemory, "3 4"));
+  EXPECT_FALSE(stage.Tell(1, Report::kShare, "late"));
+  EXPECT_TRUE(Holds(stage.reason, "it is not the time to share"));
+}
+
+TEST(RendezvousTest, WhoSharesAfterALossIsNotRefusedAndHearsOfIt) {
+  Stage stage(2);
+  stage.Join(OfferOf(0, 1));
+  stage.Join(OfferOf(1, 1));
+  stage.Sent();
+  stage.rendezvous.Lose(1, "has died");
+  EXPECT_TRUE(stage.Tell(0, Report::kShare, "x"));
+  EXPECT_EQ(stage.Sent(), "0:lost");
+}
+
+TEST(RendezvousTest, WhatIsSharedAtOnceIsBounded) {
+  Stage stage(2);
+  stage.Join(OfferOf(0, 1));
+  stage.Join(OfferOf(1, 1));
+  stage.Sent();
+  EXPECT_TRUE(stage.Tell(0, Report::kShare, "x"));
+  EXPECT_FALSE(stage.Tell(1, Report::kShare, std::string(kMaxSharedBytes, 'x')));
+  EXPECT_TRUE(Holds(stage.reason, "more than 2097152 bytes"));
+  EXPECT_TRUE(stage.Tell(1, Report::kShare, std::string(kMaxSharedBytes - 1, 'x')));
+  EXPECT_EQ(stage.Sent(), "0:shared 1:shared");
 }
 
 TEST(RendezvousTest, AFailureIsToldToTheOthers) {
