@@ -112,12 +112,24 @@ void BeginStage::Publish(Exchange* x) {
   if (!x->shares_memory) PushBegin(x);
 }
 
+// plan-S3: only what belongs to this turn. The other turn's is written again while this is sent.
+void BeginStage::PushHeader(const Exchange& x) {
+  const Request& r = *x.request;
+  const auto push = [&](const auto* words, size_t length_bytes) {
+    transport_->Push(r.group->members, reinterpret_cast<const std::byte*>(words), length_bytes);
+  };
+  const Cell& cell = *x.CellOf(x.Me());
+  const size_t turn = x.Turn();
+  push(&cell.begin[turn], sizeof(Begin));
+  push(&cell.placement[turn], sizeof(Placement));
+  if (!r.splits.empty() || !r.peers.empty())
+    push(x.TableOf(x.Me()), TableWords(x.size()) * sizeof(uint64_t));
+}
+
 // The header with the table, and the part of the first segment that peers read. Unless it depends
 // on the other begins how much that is, the schedule is known already.
 void BeginStage::PushBegin(Exchange* x) {
-  const auto& members = x->request->group->members;
-  auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);
-  transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
+  PushHeader(*x);
   if (x->entry == 0 || x->for_communicator) return;
   if (Gathers(x->request->kind) || Mixes(x->request->kind)) {
     if (!StagesInput(*x)) return;

@@ -48,7 +48,10 @@ void CommunicatorPath::RequestCommunicator(Exchange* x) {
 }
 
 void CommunicatorPath::Publish(Exchange* x) {
-  x->CellOf(x->Me())->communicator[x->Turn()] = x->communicator_word;
+  uint64_t* word = &x->CellOf(x->Me())->communicator[x->Turn()];
+  *word = x->communicator_word;
+  if (!x->shares_memory && IsOfDevice(*x->request))
+    regions_->Push(x->request->group->members, reinterpret_cast<std::byte*>(word), sizeof(*word));
   const CommunicatorId* id = nullptr;
   if (x->Me() == 0 && CommunicatorRegistry::ReadinessOf(x->communicator_word) ==
                           CommunicatorRegistry::Readiness::kWilling)
