@@ -66,12 +66,11 @@ class LaunchersTest(JoinedHosts):
             yield made
 
     def test_operations_and_a_method_of_two_and_two(self) -> None:
-        for code, more in ((OPERATIONS, ()), (EAGER, ("--network-security", "auth"))):
-            with self.jobs("ab", 2, *more, *self.python_of(code)) as jobs:
-                ends = [job.finish() for job in jobs]
-            self.assertEqual([code for code, _ in ends], [0, 0], ends)
-            for rank in range(4):
-                self.assertEqual(ends[rank // 2][1].count(f"[{rank}] fine {rank}"), 1, ends)
+        with self.jobs("ab", 2, *self.python_of(EAGER + OPERATIONS)) as jobs:
+            ends = [job.finish() for job in jobs]
+        self.assertEqual([code for code, _ in ends], [0, 0], ends)
+        for rank in range(4):
+            self.assertEqual(ends[rank // 2][1].count(f"[{rank}] fine {rank}"), 2, ends)
 
     def test_a_host_behind_a_firewall_is_named_before_a_rank_starts(self) -> None:
         need("--loss, cut")

@@ -320,22 +320,6 @@ TEST(ControlTest, WhereNobodyOrNoRendezvousListensItWaitsAndSaysForWhat) {
   }
 }
 
-TEST(ControlTest, WhoComesBeforeTheServerJoinsIt) {
-  uint16_t port = 0;
-  close(Socket("", &port));
-  ControlOptions serving = Serving(2);
-  serving.address = "127.0.0.1:" + std::to_string(port);
-  ControlOptions joining = Serving(0);
-  joining.address = serving.address;
-  joining.serve = false;
-  joining.offer.node = -1;
-  const std::unique_ptr<Control> node = Opened(joining);
-  pollfd polled{node->event_fd(), POLLIN, 0};
-  ASSERT_EQ(poll(&polled, 1, kLimitMs), 1);  // "no answer"
-  const std::unique_ptr<Control> server = Opened(serving);
-  for (Control* one : {node.get(), server.get()}) ExpectNext(one, Kind::kView, "");
-}
-
 TEST(ControlTest, WrongOptionsAreRefusedAtOnce) {
   std::unique_ptr<Control> control;
   const std::unique_ptr<Control> server = Opened(Serving(2));

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import unittest
 
 from harness import OTHER_SECRET, PLUGIN, PLUGIN_FOLDER, WHY_NO_PLUGIN, run_launcher
@@ -148,6 +149,15 @@ class WaitingTest(JoinedTestCase):
         job.process.send_signal(signal.SIGTERM)
         self.assertEqual(job.finish(), 128 + signal.SIGTERM, job.dump())
         self.assertNotIn("connect", job.dump())
+
+    def test_a_launcher_that_comes_before_the_server_joins_it(self) -> None:
+        self.write_secret()
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            at = f"127.0.0.1:{found.getsockname()[1]}"
+        early = self.launch("--join", at, "true")
+        early.wait_for(f"nobody serves at {at}")
+        server = self.launch("--nodes", "2", "--serve", at, "true")
+        self.check_ends([early, server], 0)
 
     def test_why_nobody_answers_is_told_in_plain_words(self) -> None:
         for why, words in (
