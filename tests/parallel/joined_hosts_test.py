@@ -16,6 +16,7 @@ LEAVES = """
 import os, sys
 sys.exit(3 if os.environ["RANK"] == sys.argv[1] else 0)
 """
+PAUSES = "import signal; print('up', flush=True); signal.pause()"
 # What a rank of several hosts is told.
 BOOK = """
 import os
@@ -121,12 +122,13 @@ class HostsTest(JoinedTestCase):
         self.assertEqual(jobs[0].finish(), 143)
 
     def test_with_keep_going_the_server_and_a_ctrl_c_end_all(self) -> None:
-        for end in (signal.SIGKILL, signal.SIGINT):
-            jobs = self.hosts("ab", "--keep-going", PYTHON, "-c", WAITS, "0")
+        for victim, end in ((0, signal.SIGKILL), (1, signal.SIGINT)):
+            jobs = self.hosts("ab", "--keep-going", PYTHON, "-c", PAUSES)
             for job in jobs:
                 job.wait_for(r"\] up", 2)
-            jobs[0].send(end)
-            self.assertNotEqual(jobs[1].finish(), 0, jobs[1].dump())
+            jobs[victim].send(end)
+            other = jobs[1 - victim]
+            self.assertEqual(other.finish(), 130 if victim else 1, other.dump())
             for job in jobs:
                 job.wait_until_gone()
 

@@ -76,7 +76,7 @@ class Node:
                     return self._part
                 if waited_s >= self._timeout_s:
                     raise rendezvous_handler.too_late(self._handler, self._timeout_s)
-                if waited_s >= NEWS_S:
+                if waited_s >= NEWS_S and not self._handler.is_forming:
                     limit = f"gives up after {self._timeout_s:g} s (--start-timeout)"
                     self._tell(f"{self._handler.waiting_for}; {limit}")
                 wanted = [fd for fd in (self.fileno(), signals_fd) if fd is not None and fd >= 0]

@@ -99,6 +99,11 @@ class RendezvousHandler:
         """HOST:PORT in use; empty while it is looked for."""
         return "" if self._control is None else self._control.address()
 
+    @property
+    def is_forming(self) -> bool:
+        """Whether all nodes are there, and agree on their places: that takes a moment."""
+        return self._formation is not None
+
     def fileno(self) -> int:
         """Readable when there is something to take. Only once formed does it stay the same."""
         return -1 if self._control is None else self._control.fileno()
