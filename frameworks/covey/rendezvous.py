@@ -47,6 +47,7 @@ _PLACES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI's mpirun
     ("PMI_RANK", "PMI_SIZE"),  # MPICH's and Intel MPI's
 )
+_OF_PMI = {"PMIX_RANK", "PMI_RANK"}
 _OF_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 _OF_COVEYRUN = {
     *("COVEY_RANK", "COVEY_SIZE", "COVEY_LOCAL_RANK", "COVEY_LOCAL_SIZE", "COVEY_SHM_FD"),
@@ -73,10 +74,13 @@ def by_torchrun(environ: Mapping[str, str]) -> bool:
 
 
 def by_variables(environ: Mapping[str, str]) -> bool:
-    """Whether RANK and WORLD_SIZE alone say that this process is one of several."""
-    known = ("COVEY_SIZE", *(size for _, size in _PLACES[1:]))
+    """Whether RANK and WORLD_SIZE say that this process is one of several, and no launcher of MPI
+    does: srun starts one only by PMI, whose variables it then sets."""
+    known = {"COVEY_SIZE", *(size for _, size in _PLACES[1:])}
+    if not _OF_PMI & environ.keys():
+        known -= {_PLACES[1][1]}
     several = "RANK" in environ and environ.get("WORLD_SIZE", "1") != "1"
-    return several and not any(name in environ for name in known)
+    return several and not known & environ.keys()
 
 
 def settings(environ: Mapping[str, str]) -> Dict[str, object]:

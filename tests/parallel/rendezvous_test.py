@@ -203,6 +203,18 @@ class VariablesTest(RanksTestCase):
         for rank, process in enumerate(ranks):
             self.assertEqual(self.finish(process), (0, f"fine {rank} 3 {rank} 111\n", ""))
 
+    def test_ranks_that_srun_starts_without_mpi(self) -> None:
+        port = self.free_port()
+        slurm = {"SLURM_STEP_NUM_TASKS": "2"}
+        ranks = [
+            self.start(**self.place(rank, 2, port), **slurm, SLURM_PROCID=str(rank))
+            for rank in range(2)
+        ]
+        for rank, process in enumerate(ranks):
+            self.assertEqual(self.finish(process), (0, f"fine {rank} 2 {rank} 11\n", ""))
+        by_pmi = self.start(**self.place(0, 2, port), **slurm, SLURM_PROCID="0", PMIX_RANK="0")
+        self.check_raises(by_pmi, "transport mpi", "covey build mpi")
+
     def test_the_address_is_shared_with_torch_distributed(self) -> None:
         theirs = (
             "import torch.distributed as dist\ndist.init_process_group('gloo')\ndist.barrier()\n"
