@@ -19,7 +19,7 @@ namespace {
 // written again at once.
 constexpr uint64_t kCopiedBytes = uint64_t{8} << 10;
 
-// What this rank hands in: rows of an alltoall that are for no rank stay.
+// The input of this rank; rows of an alltoall that are for no rank are left out.
 uint64_t GivenBytes(const Exchange& x) {
   const Request& r = *x.request;
   if (r.kind != Kind::kAlltoall) return x.input.length_bytes();
@@ -44,10 +44,10 @@ bool BeginStage::StagesInput(const Exchange& x) const {
   return Gives(r.kind, r.group->members[x.Me()] == r.root);
 }
 
-// run-X4: a longer input is not staged at the begin; which ranks read it depends on all begins. Of
-// an alltoall what takes several segments goes to one rank each. Of an allgather, where some
-// members share a host and others do not, rows cross to a host once; up to flat_bytes, as if all
-// had as many, they go to all at once.
+// run-X4: a longer input is not staged at the begin; which ranks read it depends on all begins.
+// Each segment of a long alltoall goes to one rank. In an allgather where some members share a host
+// and others do not, rows cross to a host once; up to flat_bytes, as if all had as many, they go to
+// all at once.
 uint64_t BeginStage::LongestStaged(const Exchange& x) const {
   if (x.shares_memory) return ~uint64_t{0};
   if (x.request->kind == Kind::kAlltoall) return x.channel->slot_bytes;

@@ -27,7 +27,7 @@ class BeginStage {
     Clock* clock = nullptr;
     uint64_t cache_bytes = 0;  // of the last-level cache
     // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
-    // Of an allgather over hosts, the bytes of all members.
+    // For an allgather over hosts: the bytes of all members.
     uint64_t unstaged_above = 0;
     SchedulePlanner planner;
   };

@@ -12,11 +12,11 @@ namespace covey {
 
 class AddressedLink : public Link {
  public:
-  // Of this rank; lives as long as the link.
+  // The address of this rank; lives as long as the link.
   virtual std::span<const std::byte> Address() const = 0;
-  // What `peer` sends bears `token`, always the same. Before the peer can know it.
+  // Packets of `peer` bear `token`, always the same. Called before the peer can know the token.
   virtual void Expect(Rank peer, uint64_t token) = 0;
-  // What goes to `peer` bears `token`. Once for each peer.
+  // Packets to `peer` bear `token`. Called once for each peer.
   virtual void Connect(Rank peer, std::span<const std::byte> address, uint64_t token) = 0;
 };
 

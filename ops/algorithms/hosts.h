@@ -123,7 +123,7 @@ inline std::vector<std::vector<Stretch>> FarPartsOf(const Problem& p, const Host
 }
 
 // Lines in a member's part of far chunks, at most, where a chunk has one line: with c lines at most
-// c times as many. Of the hosts with at least `members` members.
+// c times as many. Counts hosts with at least `members` members only.
 inline uint64_t LinesOfFarPart(const Problem& p, const Hosts& hosts, size_t members) {
   uint64_t most = 0;
   for (const std::vector<int32_t>& host : hosts) {

@@ -99,7 +99,7 @@ class Builder {
     if (q >= 2) out_.Await(Of(q - 2).inside, CombineTick(q - 2));
   }
 
-  // What others of the host add up: all chunks but the own, and all parts but the own.
+  // Sums that other members of the host make: all chunks but the own, and all parts but the own.
   void Stage(uint32_t q) {
     AwaitReaders(q);
     if (IsAlone()) return;
@@ -137,7 +137,7 @@ class Builder {
     out_.Signal(SumTick(q));
   }
 
-  // Where the sum over a host of bytes of the own chunk lies.
+  // The place of a host's sum of bytes of the own chunk.
   struct Sum {
     uint64_t begin, end;
     Buffer at;

@@ -8,7 +8,7 @@ import glob
 import os
 import subprocess
 
-from covey.cli.build_part import Part, find_compiler
+from covey.cli.build_part import Part, find_compiler, find_cxx
 from covey.launch.spec import LaunchError
 
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-Wl,-z,defs")
@@ -23,12 +23,7 @@ _ADVICE = (
 
 def describe(arguments: argparse.Namespace, sources: str) -> Part:
     """How to make it from the folder `sources`. Raises LaunchError when something is missing."""
-    compiler = find_compiler(
-        arguments.cxx,
-        "g++",
-        "there is no g++ in PATH: install one (Debian, Ubuntu: apt-get install g++), or name "
-        "another compiler with --cxx PATH",
-    )
+    compiler = find_cxx(arguments.cxx)
     compiler = os.path.abspath(compiler)
     protoc, grpc_cpp_plugin = (
         find_compiler(name, name, f"there is no {name} in PATH: {_ADVICE}") for name in _PROGRAMS

@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from covey.cli.build_part import Part, find_compiler
+from covey.cli.build_part import Part, find_cxx
 from covey.launch.spec import LaunchError
 
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-Wl,-z,defs")
@@ -17,12 +17,7 @@ _NEEDED = ("-l:libhwloc.so.15", "-l:libintlc.so.5", "-ldl", "-lpthread")
 
 def describe(arguments: argparse.Namespace, sources: str) -> Part:
     """How to make it from the folder `sources`. Raises LaunchError without oneCCL or compiler."""
-    compiler = find_compiler(
-        arguments.cxx,
-        "g++",
-        "there is no g++ in PATH: install one (Debian, Ubuntu: apt-get install g++), or name "
-        "another compiler with --cxx PATH",
-    )
+    compiler = find_cxx(arguments.cxx)
     folder = os.path.join(sys.prefix, "share", "covey-peers", "oneccl")
     library = os.path.join(folder, "lib")
     archive = os.path.join(library, "ccl", "cpu", "lib", "libccl.a")

@@ -53,6 +53,12 @@ def find_compiler(name: str, usual: str, advice: str) -> str:
     raise LaunchError(f"there is no program {name}" if name != usual else advice)
 
 
+def find_cxx(name: str) -> str:
+    """The path of the C++ compiler `name`. Raises LaunchError with an advice."""
+    advice = "there is no g++ in PATH: install one (Debian, Ubuntu: apt-get install g++), or name "
+    return find_compiler(name, "g++", advice + "another compiler with --cxx PATH")
+
+
 def writable_folder(advice: str) -> str:
     """The folder of the package, or home_folder() if that cannot be written.
 

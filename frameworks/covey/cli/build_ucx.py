@@ -10,7 +10,7 @@ import re
 import subprocess
 from typing import List, NamedTuple
 
-from covey.cli.build_part import Part, find_compiler
+from covey.cli.build_part import Part, find_cxx
 from covey.launch.spec import LaunchError
 
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,defs")
@@ -33,12 +33,7 @@ class _Ucx(NamedTuple):
 
 def describe(arguments: argparse.Namespace, sources: str) -> Part:
     """How to make it from the folder `sources`. Raises LaunchError without a UCX that will do."""
-    compiler = find_compiler(
-        arguments.cxx,
-        "g++",
-        "there is no g++ in PATH: install one (Debian, Ubuntu: apt-get install g++), or name "
-        "another compiler with --cxx PATH",
-    )
+    compiler = find_cxx(arguments.cxx)
     ucx = _at(arguments.prefix) if arguments.prefix else _by_pkg_config()
     _check_version(ucx.include)
     files = [

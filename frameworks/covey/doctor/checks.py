@@ -124,7 +124,7 @@ def _network(found: Findings) -> Iterator[Check]:
 
 
 def _interface(found: Findings, host: str) -> str:
-    """Of the address where ranks would listen."""
+    """The interface of the address where ranks would listen."""
     networks = network.of_hello(host, found.hellos[host])
     wanted = found.addresses[host]
     return next(one.interface for one in networks.addresses if one.address == wanted)

@@ -18,8 +18,7 @@ from covey.doctor import passage
 from covey.errors import shown
 from covey.launch import identity, network, reach
 from covey.launch.carried import carried
-from covey.launch.channel import Channel
-from covey.launch.endings import GIVE_UP_S
+from covey.launch.channel import Channel, end_all
 from covey.launch.environment import OF_LAUNCHERS
 from covey.launch.spec import HostPlan, LaunchError
 from covey.launch.waiting import Waiting
@@ -156,11 +155,7 @@ class Visit:
 
     def close(self) -> None:
         """The agents end."""
-        for channel in self._channels:
-            channel.close()
-        until = time.monotonic() + GIVE_UP_S
-        for channel in self._channels:
-            channel.await_end(until)
+        end_all(self._channels)
         self._channels = []
         self._selector.close()
 

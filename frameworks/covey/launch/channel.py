@@ -17,6 +17,7 @@ import time
 from typing import Any, Deque, Dict, Mapping, Sequence
 
 from covey.errors import shown
+from covey.launch.endings import GIVE_UP_S
 from covey.launch.hosts import is_here
 from covey.launch.output import LineCutter
 from covey.launch.pulse import Pulse
@@ -198,6 +199,15 @@ class Channel:
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def end_all(channels: Sequence[Channel]) -> None:
+    """Ends the agents of all channels; those that have not ended in GIVE_UP_S are killed."""
+    for channel in channels:
+        channel.close()
+    until = time.monotonic() + GIVE_UP_S
+    for channel in channels:
+        channel.await_end(until)
 
 
 def _how(code: Any) -> str:

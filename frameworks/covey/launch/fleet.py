@@ -11,14 +11,12 @@ import os
 import secrets
 import selectors
 import signal
-import time
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence
 
 from covey.errors import shown
 from covey.launch import book, identity, network, reach, report
 from covey.launch.carried import carried
-from covey.launch.channel import Channel
-from covey.launch.endings import GIVE_UP_S
+from covey.launch.channel import Channel, end_all
 from covey.launch.hosts import Place, places
 from covey.launch.pulse import Heart
 from covey.launch.spec import JobSpec, LaunchError
@@ -293,11 +291,7 @@ class Fleet:
         if self._heart is not None:
             self._heart.close()
             self._heart = None
-        for channel in self._channels:
-            channel.close()
-        until = time.monotonic() + GIVE_UP_S
-        for channel in self._channels:
-            channel.await_end(until)
+        end_all(self._channels)
         self._channels = []
         self._selector.close()
 

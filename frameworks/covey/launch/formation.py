@@ -27,14 +27,14 @@ from covey.launch import book, memory, network, reach
 from covey.launch.hosts import Place, places_of
 from covey.launch.spec import LaunchError
 
-_MOST_ADDRESSES = 64  # Of a host; those of containers and loopback are left out first.
-_MOST_CHARACTERS = 1000  # Of a text that a node has written for people.
+_MOST_ADDRESSES = 64  # A host's; those of containers and loopback are left out first.
+_MOST_CHARACTERS = 1000  # In a text that a node has written for people.
 _MOST_PORT = 65535
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What all nodes must have been told alike.
+    """Settings of the job, which are the same on all nodes.
 
     Attributes:
         security: of connections between hosts, as in the book.
@@ -293,7 +293,7 @@ class Formation:
         return ""
 
     def close(self) -> None:
-        """Of what was opened nothing is left."""
+        """Closes all that was opened."""
         for listener in self._listeners:
             listener.close()
         if self._shm_fd >= 0:

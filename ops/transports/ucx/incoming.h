@@ -1,4 +1,4 @@
-// What comes from one peer, put in order: short packets are copied on arrival, long ones announce
+// The packets of one peer, in order: short packets are copied on arrival, long ones announce
 // themselves and are received where they go.
 //
 // A packet is ready once it and all before it are there.

@@ -1,4 +1,4 @@
-// What goes to one peer: an endpoint of UCX and the sends under way on it.
+// The way to one peer: an endpoint of UCX and the sends under way on it.
 //
 //   closed -> open -> failed: what is sent afterwards goes nowhere
 //

@@ -1,4 +1,4 @@
-// What travels between two ranks: an active message of UCX, whose header this is.
+// A packet between two ranks: an active message of UCX, whose header this is.
 #ifndef COVEY_OPS_TRANSPORTS_UCX_PACKET_H_
 #define COVEY_OPS_TRANSPORTS_UCX_PACKET_H_
 

@@ -39,7 +39,7 @@ void UcxLink::Land(int32_t from, void* memory, size_t length) {
   peers_[from].incoming.Land(static_cast<std::byte*>(memory), length);
 }
 
-// What goes to a lost peer goes nowhere.
+// Packets to a lost peer are dropped.
 bool UcxLink::Send(int32_t to, const void* message, size_t length) {
   Peer& peer = peers_[to];
   if (peer.is_lost) return true;
