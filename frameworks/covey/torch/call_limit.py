@@ -40,6 +40,12 @@ class Limit:
             missing[0] if len(missing) == 1 else -1,
         )
 
+    def unmet(self, waited_s: Optional[float]) -> Timeout:
+        """The error when no rank had begun its part by then, or within ``waited_s``."""
+        limit = f"its timeout of {self._timeout_s:g} s"
+        limit = limit if waited_s is None else f"the {waited_s:g} s of this wait"
+        return Timeout(f"{self._what}: none of {_listed(self._ranks)} has sent within {limit}")
+
 
 def _missing(handle: Any) -> List[int]:
     """Members that have not made the call. The first answer may be older than the question."""

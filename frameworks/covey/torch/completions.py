@@ -278,7 +278,7 @@ class Completions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._queues: Dict[Optional[Lane], Queue] = {}  # Only those with calls.
+        self._queues: Dict[Any, Queue] = {}  # Only those with calls.
         self._ready: Deque[Queue] = deque()  # A thread is on its way for each.
         self._turn = threading.Semaphore(0)  # Idle threads wait for it.
         self._idle = 0
@@ -289,8 +289,9 @@ class Completions:
         self._quiet = threading.Condition(self._lock)
         atexit.register(_leave, weakref.ref(self))
 
-    def add(self, lane: Optional[Lane], work: Any) -> None:
-        """``work.await_end()`` then ``work.end_future()`` will be called, on one thread."""
+    def add(self, lane: Any, work: Any) -> None:
+        """``work.await_end()`` then ``work.end_future()`` will be called, on one thread. ``lane``:
+        what orders the call: a Lane, None for the program's, or another stream."""
         with self._lock:
             queue = self._queues.setdefault(lane, Queue())
             queue.due.append((lane, work))

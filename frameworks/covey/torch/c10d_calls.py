@@ -1,0 +1,379 @@
+"""The collectives of torch.distributed as Covey's operations: what each begins, and what becomes of
+its result. Pure: nothing is begun here. Internal.
+
+A group has P ranks. Tensors are any CPU tensors of torch; lists have one for each rank, in the
+group's order. An argument of another size than a call needs raises InvalidArgument (a ValueError)
+on the rank that has given it, and nothing is begun; ranks that disagree get Mismatch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+import torch.distributed as dist
+
+import covey.torch as hvd
+from covey.errors import InvalidArgument, Mismatch, Unsupported
+from covey.torch.sparse import sparse_allreduce_async
+
+_REDUCE_OPS = {
+    dist.ReduceOp.SUM: hvd.Sum,
+    dist.ReduceOp.AVG: hvd.Average,
+    dist.ReduceOp.MIN: hvd.Min,
+    dist.ReduceOp.MAX: hvd.Max,
+    dist.ReduceOp.PRODUCT: hvd.Product,
+}
+_OF_BOOL = {hvd.Sum: hvd.Max, hvd.Max: hvd.Max, hvd.Min: hvd.Min, hvd.Product: hvd.Min}
+"""True is 1: a sum is true if one is, a product if all are."""
+_OF_BITS = {
+    dist.ReduceOp.BAND: torch.bitwise_and,
+    dist.ReduceOp.BOR: torch.bitwise_or,
+    dist.ReduceOp.BXOR: torch.bitwise_xor,
+}
+Finish = Callable[[Any], None]
+
+
+class Begin(NamedTuple):
+    """A call that can be begun.
+
+    Attributes:
+        what: its name in torch.distributed, for messages.
+        function: of covey.torch, which begins it and returns a handle.
+        given: its arguments by position.
+        options: by name, without ``name`` and ``process_set``.
+        outputs: the tensors of the call's future.
+        finish: takes the handle's result to where the caller wants it.
+    """
+
+    what: str
+    function: Callable[..., Any]
+    given: Tuple[Any, ...]
+    outputs: List[torch.Tensor]
+    finish: Finish
+    options: Dict[str, Any] = {}
+
+
+def _nothing(_: Any) -> None:
+    pass
+
+
+def one(tensors: Sequence[torch.Tensor], what: str) -> torch.Tensor:
+    """The only one. Raises Unsupported if there are more."""
+    if len(tensors) != 1:
+        raise Unsupported(f"{what} over Covey takes one tensor per rank, not {len(tensors)}")
+    return tensors[0].detach()
+
+
+def _each(tensors: Sequence[torch.Tensor], size: int, what: str) -> List[torch.Tensor]:
+    """One tensor for each rank."""
+    if len(tensors) != size:
+        raise InvalidArgument(
+            f"{what}: the list has {len(tensors)} tensors, but the group has {size} ranks"
+        )
+    return [tensor.detach() for tensor in tensors]
+
+
+def _put(rows: torch.Tensor, target: torch.Tensor, what: str) -> None:
+    """Rows that have come, into the caller's tensor."""
+    if rows.numel() != target.numel():
+        raise Mismatch(
+            f"{what}: {rows.numel()} elements have come for a tensor of {target.numel()}"
+        )
+    target.copy_(rows.view(target.shape))
+
+
+def _put_each(rows: Sequence[torch.Tensor], targets: Sequence[torch.Tensor], what: str) -> None:
+    for part, target in zip(rows, targets):
+        _put(part, target, what)
+
+
+def _operator(op: Any) -> int:
+    """Covey's. Raises Unsupported."""
+    for theirs, ours in _REDUCE_OPS.items():
+        if op == theirs:
+            return ours
+    names = ("PREMUL_SUM", "UNUSED", "BAND", "BOR", "BXOR")
+    known = (name for name in names if op == getattr(dist.ReduceOp, name, None))
+    raise Unsupported(
+        f"ReduceOp.{next(known, op)} is no reduction of Covey's for this tensor: there are SUM, "
+        "AVG, MIN, MAX and PRODUCT, and of integers BAND, BOR and BXOR"
+    )
+
+
+def _bits_of(op: Any, tensor: torch.Tensor) -> Optional[Callable[..., torch.Tensor]]:
+    """The function for a reduction by bits; None: it is none."""
+    for theirs, function in _OF_BITS.items():
+        if op == theirs and not tensor.is_floating_point():
+            return function
+    return None
+
+
+def _reduction(
+    what: str, tensor: torch.Tensor, op: Any, use: Finish, outputs: List[torch.Tensor]
+) -> Begin:
+    """``use`` gets the reduction of ``tensor`` over all ranks, of its shape."""
+    bits = _bits_of(op, tensor)
+    if bits is not None:  # Few need it: all that the ranks have travels.
+
+        def combine(rows: torch.Tensor) -> None:
+            total = rows[0]
+            for row in rows[1:]:
+                total = bits(total, row)
+            use(total.view(tensor.shape))
+
+        return Begin(what, hvd.allgather_async, (tensor.reshape(1, -1),), outputs, combine)
+    ours = _operator(op)
+    if tensor.dtype == torch.bool and ours in _OF_BOOL:
+        tensor, ours, take = tensor.to(torch.uint8), _OF_BOOL[ours], use
+        use = lambda total: take(total.bool())  # noqa: E731
+    return Begin(what, hvd.allreduce_async, (tensor,), outputs, use, {"op": ours})
+
+
+def allreduce(tensors: List[torch.Tensor], op: Any) -> Begin:
+    """In place."""
+    what = "all_reduce"
+    tensor = one(tensors, what)
+    if tensor.is_sparse:
+
+        def finish(total: torch.Tensor) -> None:
+            with torch.no_grad():  # A detached sparse tensor has indices of its own.
+                tensors[0].copy_(total.coalesce())
+
+        begin = sparse_allreduce_async
+        return Begin(what, begin, (tensor,), tensors, finish, {"op": _operator(op)})
+    if tensor.dtype == torch.bool or _bits_of(op, tensor) is not None:
+        return _reduction(what, tensor, op, tensor.copy_, tensors)
+    options = {"op": _operator(op)}
+    return Begin(what, hvd.allreduce_async_, (tensor,), tensors, _nothing, options)
+
+
+def allreduce_coalesced(tensors: List[torch.Tensor], op: Any) -> Begin:
+    """In place, of each tensor."""
+    given = ([tensor.detach() for tensor in tensors],)
+    begin, options = hvd.grouped_allreduce_async_, {"op": _operator(op)}
+    return Begin("all_reduce_coalesced", begin, given, tensors, _nothing, options)
+
+
+def reduce(tensors: List[torch.Tensor], op: Any, is_root: bool) -> Begin:
+    """In place on the root; the others keep what they have."""
+    tensor = one(tensors, "reduce")
+    use = tensor.copy_ if is_root else _nothing
+    return _reduction("reduce", tensor, op, use, tensors)
+
+
+def broadcast(tensors: List[torch.Tensor], root: int) -> Begin:
+    """In place. ``root``: a rank of the job."""
+    tensor = one(tensors, "broadcast")
+    return Begin("broadcast", hvd.broadcast_async_, (tensor, root), tensors, _nothing)
+
+
+def barrier() -> Begin:
+    """Of no elements."""
+    given, options = (torch.zeros(0),), {"op": hvd.Sum}
+    return Begin("barrier", hvd.allreduce_async, given, [], _nothing, options)
+
+
+def allgather(outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], size: int) -> Begin:
+    """Into a list. The ranks' tensors may have several shapes, which all lists then have alike."""
+    what = "all_gather"
+    own, into = one(inputs, what), _each(outputs[0], size, what)
+    if all(target.shape == own.shape for target in into):
+        given = (own.reshape(1, -1),)
+        finish = lambda rows: _put_each(rows, into, what)  # noqa: E731
+    else:
+        given = (own.reshape(-1),)
+        counts = [target.numel() for target in into]
+        finish = lambda row: _put_each(_parts(row, counts, what), into, what)  # noqa: E731
+    return Begin(what, hvd.allgather_async, given, outputs[0], finish)
+
+
+def _parts(row: torch.Tensor, counts: Sequence[int], what: str) -> Sequence[torch.Tensor]:
+    """A row, in parts of so many elements."""
+    if row.numel() != sum(counts):
+        raise Mismatch(f"{what}: {row.numel()} elements have come for tensors of {list(counts)}")
+    return torch.split(row, list(counts))
+
+
+def allgather_coalesced(
+    outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], size: int
+) -> Begin:
+    """``outputs[r][i]`` gets what rank r of the group has given as ``inputs[i]``."""
+    what = "all_gather_coalesced"
+    if len(outputs) != size or any(len(of_rank) != len(inputs) for of_rank in outputs):
+        raise InvalidArgument(
+            f"{what}: the outputs are {size} lists of {len(inputs)} tensors, one for each rank"
+        )
+    into = [[target.detach() for target in of_rank] for of_rank in outputs]
+    given = ([tensor.detach().reshape(1, -1) for tensor in inputs],)
+
+    def finish(gathered: List[torch.Tensor]) -> None:
+        for i, rows in enumerate(gathered):
+            _put_each(rows, [of_rank[i] for of_rank in into], what)
+
+    flat = [target for of_rank in outputs for target in of_rank]
+    return Begin(what, hvd.grouped_allgather_async, given, flat, finish)
+
+
+def allgather_single(output: torch.Tensor, given: torch.Tensor, size: int) -> Begin:
+    """All into one tensor, of P times the elements."""
+    what = "all_gather_into_tensor"
+    _check_share(given, output, size, what)
+    target = output.detach()
+    row = given.detach().reshape(1, -1)
+    return Begin(what, hvd.allgather_async, (row,), [output], lambda r: _put(r, target, what))
+
+
+def allgather_single_coalesced(
+    outputs: List[torch.Tensor], inputs: List[torch.Tensor], size: int
+) -> Begin:
+    """Each into one tensor."""
+    what = "all_gather_into_tensor_coalesced"
+    for output, given in zip(outputs, inputs):
+        _check_share(given, output, size, what)
+    into = [output.detach() for output in outputs]
+    rows = [given.detach().reshape(1, -1) for given in inputs]
+    begin = hvd.grouped_allgather_async
+    return Begin(what, begin, (rows,), outputs, lambda each: _put_each(each, into, what))
+
+
+def _check_share(share: torch.Tensor, whole: torch.Tensor, size: int, what: str) -> None:
+    if share.numel() * size != whole.numel():
+        raise InvalidArgument(
+            f"{what}: {size} ranks' shares of {share.numel()} elements do not make "
+            f"{whole.numel()}: a share is one {size}th of the other tensor"
+        )
+
+
+def gather(
+    outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], root: int, size: int
+) -> Begin:
+    """Into a list on the root, where ``outputs`` is not empty."""
+    what = "gather"
+    into = _each(outputs[0], size, what) if outputs else []
+    given = (one(inputs, what).reshape(1, -1), root)
+    listed = outputs[0] if outputs else []
+    return Begin(what, hvd.gather_async, given, listed, lambda r: _put_each(r, into, what))
+
+
+def scatter(outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], size: int) -> Begin:
+    """Of a list on the root, where ``inputs`` is not empty."""
+    what = "scatter"
+    target = one(outputs, what)
+    own = _each(inputs[0], size, what) if inputs else []
+    row = torch.cat([tensor.reshape(-1) for tensor in own]) if own else target.new_empty(0)
+    counts = [tensor.numel() for tensor in own] or [0] * size
+    finish = lambda come: _put(come[0], target, what)  # noqa: E731
+    return Begin(what, hvd.alltoall_async, (row, counts), outputs, finish)
+
+
+def reduce_scatter(
+    outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], op: Any, rank: int, size: int
+) -> Begin:
+    """Of a list with a part for each rank; parts may be of several sizes."""
+    what = "reduce_scatter"
+    target, parts = one(outputs, what), _each(inputs[0], size, what)
+    if target.numel() != parts[rank].numel():
+        raise InvalidArgument(
+            f"{what}: the part of rank {rank} has {parts[rank].numel()} elements, its output "
+            f"{target.numel()}"
+        )
+    rows = [part.reshape(-1) for part in parts]
+    counts = [row.numel() for row in rows]
+    if len(set(counts)) == 1:
+        return _share_of_sum(what, torch.stack(rows), op, rank, target, outputs)
+    finish = lambda t: _put(torch.split(t, counts)[rank], target, what)  # noqa: E731
+    return _reduction(what, torch.cat(rows), op, finish, outputs)
+
+
+def _share_of_sum(
+    what: str,
+    rows: torch.Tensor,
+    op: Any,
+    rank: int,
+    target: torch.Tensor,
+    outputs: List[torch.Tensor],
+) -> Begin:
+    """The reduction of row ``rank`` over all ranks."""
+    if rows.dtype == torch.bool or _bits_of(op, rows) is not None:
+        return _reduction(what, rows, op, lambda t: _put(t[rank], target, what), outputs)
+    finish = lambda part: _put(part, target, what)  # noqa: E731
+    return Begin(what, hvd.reducescatter_async, (rows,), outputs, finish, {"op": _operator(op)})
+
+
+def reduce_scatter_single(
+    output: torch.Tensor, given: torch.Tensor, op: Any, rank: int, size: int
+) -> Begin:
+    """Of one tensor, of P times the elements of the output."""
+    what = "reduce_scatter_tensor"
+    _check_share(output, given, size, what)
+    rows = given.detach().reshape(size, -1) if output.numel() else given.new_empty(size, 0)
+    return _share_of_sum(what, rows, op, rank, output.detach(), [output])
+
+
+def reduce_scatter_single_coalesced(
+    outputs: List[torch.Tensor], inputs: List[torch.Tensor], op: Any, size: int
+) -> Begin:
+    """Each of one tensor."""
+    what = "reduce_scatter_tensor_coalesced"
+    for output, given in zip(outputs, inputs):
+        _check_share(output, given, size, what)
+    into = [output.detach() for output in outputs]
+    rows = [given.detach().reshape(size, -1) for given in inputs]
+    finish = lambda parts: _put_each(parts, into, what)  # noqa: E731
+    begin, options = hvd.grouped_reducescatter_async, {"op": _operator(op)}
+    return Begin(what, begin, (rows,), outputs, finish, options)
+
+
+def _rows_of(splits: Sequence[int], tensor: torch.Tensor, size: int, what: str) -> List[int]:
+    """How many rows of the first dimension belong to each rank."""
+    rows = tensor.shape[0] if tensor.dim() else 0
+    if not splits:
+        if rows % size:
+            raise InvalidArgument(f"{what}: {rows} rows cannot be divided among {size} ranks")
+        return [rows // size] * size
+    if len(splits) != size or sum(splits) != rows:
+        raise InvalidArgument(
+            f"{what}: the split sizes {list(splits)} are not {size} numbers whose sum is {rows}, "
+            "the tensor's rows"
+        )
+    return list(splits)
+
+
+def all_to_all_single(
+    output: torch.Tensor,
+    given: torch.Tensor,
+    output_splits: Sequence[int],
+    input_splits: Sequence[int],
+    size: int,
+) -> Begin:
+    """Rows of the first dimension, as many to and from each rank as the splits say; equal parts
+    where they are empty."""
+    what = "all_to_all_single"
+    target = output.detach()
+    going = _rows_of(input_splits, given, size, what)
+    coming = _rows_of(output_splits, output, size, what)
+
+    def finish(come: Tuple[torch.Tensor, torch.Tensor]) -> None:
+        rows, counts = come
+        if counts.tolist() != coming:
+            raise Mismatch(f"{what}: the ranks send {counts.tolist()} rows here, not {coming}")
+        _put(rows, target, what)
+
+    return Begin(what, hvd.alltoall_async, (given.detach(), going), [output], finish)
+
+
+def all_to_all(outputs: List[torch.Tensor], inputs: List[torch.Tensor], size: int) -> Begin:
+    """A tensor to each rank, and one from each."""
+    what = "all_to_all"
+    own, into = _each(inputs, size, what), _each(outputs, size, what)
+    row = torch.cat([tensor.reshape(-1) for tensor in own])
+    counts = [target.numel() for target in into]
+
+    def finish(come: Tuple[torch.Tensor, torch.Tensor]) -> None:
+        if come[1].tolist() != counts:
+            raise Mismatch(f"{what}: the ranks send {come[1].tolist()} elements, not {counts}")
+        _put_each(torch.split(come[0], counts), into, what)
+
+    going = [tensor.numel() for tensor in own]
+    return Begin(what, hvd.alltoall_async, (row, going), outputs, finish)

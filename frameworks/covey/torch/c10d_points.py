@@ -1,0 +1,274 @@
+"""Messages between two ranks of a process group: send, recv, and recv from any rank. Internal.
+
+A message is a broadcast in the group of its two ranks, which has a stream of its own for each
+direction: the messages of one tag are received in the order in which they were sent. So a send ends
+when its receive has begun, as Gloo's does.
+
+A receive from any rank has to learn whose message is next. Rules:
+
+1. A rank that receives so says it in the group's store, once: key ``asks.RANK``.
+2. A send that has not ended after SOON_S looks for its receiver's key, again in ever longer times,
+   and announces itself once the key is there: message N to a rank is ``to.RANK.N``.
+3. The receiver takes the first announced message of its tag that it has not received otherwise, and
+   deletes what it has read.
+
+So a send to a rank that names its senders costs no look into the store unless it waits long.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+
+import covey.torch as hvd
+from covey.errors import CoveyError, InvalidArgument, Timeout
+from covey.group import GroupApart
+from covey.torch.c10d_work import CoveyWork
+from covey.torch.call_limit import Limit
+from covey.torch.completions import Completions, CoveyFuture, Program, waiting
+
+SOON_S = 0.001
+_SELDOM_S = 0.1
+_MOST_BETWEEN_LOOKS_S = 0.005
+
+
+class Message(NamedTuple):
+    """A message that was announced: the ``number``-th of that tag from ``source``."""
+
+    source: int
+    tag: int
+    number: int
+
+
+class Stream:
+    """The messages from one rank of the group to another."""
+
+    def __init__(self, ranks: List[int], source: int, target: int, group: str) -> None:
+        name = f"c10d.{group}.{source}.{target}"
+        self.root = ranks[source]
+        self.ranks = sorted((ranks[source], ranks[target]))
+        self.group = GroupApart(self.ranks, name)
+        self.program = Program(name)
+        self._begun: Dict[int, int] = {}  # By tag.
+
+    def next_number(self, tag: int) -> int:
+        """Of the message of that tag which begins now."""
+        number = self._begun.get(tag, 0)
+        self._begun[tag] = number + 1
+        return number
+
+    def begun(self, tag: int) -> int:
+        """How many messages of that tag have begun here."""
+        return self._begun.get(tag, 0)
+
+
+class SendWork(CoveyWork):
+    """A message on its way, which announces itself while it waits (rule 2)."""
+
+    def __init__(self, *of_work: Any, announce: Callable[[], bool]) -> None:
+        super().__init__(*of_work)
+        self._announce = announce
+
+    def await_end(self) -> None:
+        pause = SOON_S
+        while not self._has_ended_within(pause) and not self._announce():
+            pause = min(2 * pause, _SELDOM_S)
+        super().await_end()
+
+    def _has_ended_within(self, seconds: float) -> bool:
+        try:
+            self._handle.wait(min(seconds, self._limit.left()))
+        except Timeout:
+            return self._limit.left() == 0
+        except CoveyError:  # It is told by await_end.
+            pass
+        return True
+
+
+class RecvWork(CoveyWork):
+    """A message that comes. Its future ends only if somebody wants it."""
+
+    def __init__(self, *of_work: Any, source: int, add: Callable[[CoveyWork], None]) -> None:
+        super().__init__(*of_work)
+        self._source = source
+        self._add = add
+        self._is_added = False
+
+    def _source_rank(self) -> int:
+        """In the group."""
+        return self._source
+
+    def get_future(self) -> torch.futures.Future:
+        if not self._is_added:
+            self._is_added = True
+            self._add(self)
+        return super().get_future()
+
+
+class AnyWork(dist._Work):
+    """A message that comes from any rank; the first wait or look finds out which."""
+
+    def __init__(self, find: Callable[[], Optional[RecvWork]], limit: Limit) -> None:
+        super().__init__()
+        self._find = find
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._work: Optional[RecvWork] = None
+
+    def _found(self) -> Optional[RecvWork]:
+        with self._lock:
+            self._work = self._work or self._find()
+        return self._work
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        seconds = timeout.total_seconds()
+        until = time.monotonic() + (seconds or self._limit.left())
+        pause = SOON_S / 4
+        with waiting():
+            work = self._found()
+            while work is None:
+                if time.monotonic() >= until:
+                    raise self._limit.unmet(seconds or None)
+                time.sleep(pause)
+                pause = min(2 * pause, _MOST_BETWEEN_LOOKS_S)
+                work = self._found()
+        return work.wait(timeout)
+
+    def is_completed(self) -> bool:
+        work = self._found()
+        return self._limit.left() == 0 if work is None else work.is_completed()
+
+    def is_success(self) -> bool:
+        return self._work is not None and self._work.is_success()
+
+    def exception(self) -> Any:
+        return None if self._work is None else self._work.exception()
+
+    def _source_rank(self) -> int:
+        """In the group; -1 before a wait."""
+        return -1 if self._work is None else self._work._source_rank()
+
+    def result(self) -> List[torch.Tensor]:
+        self.wait()
+        return self._work.result() if self._work is not None else []
+
+
+class Points:
+    """The messages of one rank of a process group. One thread at a time sends to a rank, and one
+    receives from it."""
+
+    def __init__(
+        self, rank: int, ranks: List[int], group: str, store: Any, completions: Completions
+    ) -> None:
+        """
+        Args:
+            rank: in the group.
+            ranks: of the job, by rank in the group.
+            group: its name.
+            store: of the group's ranks.
+            completions: of the group.
+        """
+        self._rank = rank
+        self._ranks = ranks
+        self._name = group
+        self._store = store
+        self._completions = completions
+        self._streams: Dict[Tuple[int, int], Stream] = {}
+        self._asks = False
+        self._heard = 0
+        self._announced: List[Message] = []
+
+    def send(self, tensor: torch.Tensor, target: int, tag: int, timeout: timedelta) -> SendWork:
+        stream = self._stream(self._rank, target, "sends")
+        number = stream.begun(tag)
+        row = tensor.detach().reshape(-1)
+        announce = self._announcer(target, Message(self._rank, tag, number))
+        begun = self._begun("send", stream, row, tag, timeout, [tensor])
+        work = SendWork(*begun, announce=announce)
+        self._completions.add(stream, work)
+        return work
+
+    def recv(self, tensor: torch.Tensor, source: int, tag: int, timeout: timedelta) -> RecvWork:
+        stream = self._stream(source, self._rank, "receives")
+        target = tensor.detach()
+        row = target.reshape(-1)
+        is_copy = row.data_ptr() != target.data_ptr()
+        begun = self._begun("recv", stream, row, tag, timeout, [tensor])
+        if is_copy:
+            begun[2] = lambda come: target.copy_(come.view(target.shape))
+        add = functools.partial(self._completions.add, stream)
+        return RecvWork(*begun, source=source, add=add)
+
+    def recv_any(self, tensor: torch.Tensor, tag: int, timeout: timedelta) -> AnyWork:
+        if not self._asks:
+            self._asks = True
+            self._store.set(f"asks.{self._rank}", "1")
+        limit = Limit(f"recv from any rank in process group '{self._name}'", self._ranks, timeout)
+
+        def find() -> Optional[RecvWork]:
+            source = self._next_source(tag)
+            return None if source is None else self.recv(tensor, source, tag, timeout)
+
+        return AnyWork(find, limit)
+
+    def _begun(
+        self,
+        what: str,
+        stream: Stream,
+        row: torch.Tensor,
+        tag: int,
+        timeout: timedelta,
+        outputs: List[torch.Tensor],
+    ) -> List[Any]:
+        """What a CoveyWork is made of."""
+        call = stream.program.next_call()
+        number = stream.next_number(tag)
+        name = f"{tag}.{number}" if tag else None
+        limit = Limit(f"{what} in process group '{self._name}'", stream.ranks, timeout)
+        handle = hvd.broadcast_async_(row, stream.root, name=name, process_set=stream.group)
+        stream.program.made()
+        return [handle, outputs, lambda _: None, CoveyFuture(call), limit]
+
+    def _stream(self, source: int, target: int, verb: str) -> Stream:
+        peer = target if source == self._rank else source
+        if not 0 <= peer < len(self._ranks) or source == target:
+            raise InvalidArgument(
+                f"rank {self._rank} of process group '{self._name}' {verb} nothing "
+                f"{'to' if verb == 'sends' else 'from'} rank {peer}: the others of its "
+                f"{len(self._ranks)} ranks are possible"
+            )
+        if (source, target) not in self._streams:
+            self._streams[source, target] = Stream(self._ranks, source, target, self._name)
+        return self._streams[source, target]
+
+    def _announcer(self, target: int, message: Message) -> Callable[[], bool]:
+        def announce() -> bool:
+            """False: the receiver has not asked so far."""
+            if not self._store.check([f"asks.{target}"]):
+                return False
+            place = self._store.add(f"to.{target}", 1)
+            self._store.set(f"to.{target}.{place}", " ".join(map(str, message)))
+            return True
+
+        return announce
+
+    def _next_source(self, tag: int) -> Optional[int]:
+        """Of the first announced message of that tag that has not been received (rule 3)."""
+        while self._store.check([f"to.{self._rank}.{self._heard + 1}"]):
+            self._heard += 1
+            key = f"to.{self._rank}.{self._heard}"
+            self._announced.append(Message(*map(int, self._store.get(key).split())))
+            self._store.delete_key(key)
+        self._announced = [
+            one
+            for one in self._announced
+            if one.number >= self._stream(one.source, self._rank, "receives").begun(one.tag)
+        ]
+        mine = (one for one in self._announced if one.tag == tag)
+        return next((one.source for one in mine), None)

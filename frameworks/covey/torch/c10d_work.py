@@ -1,0 +1,98 @@
+"""A call of torch.distributed in flight, with Covey as backend. Internal."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any, Callable, List, Optional
+
+import torch
+import torch.distributed as dist
+
+from covey.errors import Timeout
+from covey.torch.call_limit import Limit
+from covey.torch.completions import CoveyFuture, waiting
+
+
+class CoveyWork(dist._Work):
+    """One call in flight.
+
+    The group's timeout is a limit of every wait for it, and its future fails then. The operation
+    itself stays in flight, and calls that come later in the group after it: they end once those
+    that are missing have come, and waiting again may succeed.
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        outputs: List[torch.Tensor],
+        finish: Callable[[Any], None],
+        future: CoveyFuture,
+        limit: Limit,
+    ) -> None:
+        super().__init__()
+        self._handle = handle
+        self._outputs = outputs
+        self._finish = finish
+        self._lock = threading.Lock()
+        self._finished = False
+        self._error: Optional[Exception] = None
+        self._future = future
+        self._limit = limit
+
+    def _end(self, timeout: Optional[float]) -> None:
+        # A waiting thread and Completions may both come: the second waits for the first.
+        left = self._limit.left()
+        is_last = timeout is None or timeout >= left
+        limit = left if timeout is None else min(timeout, left)
+        try:
+            if not self._lock.acquire(timeout=limit):
+                raise Timeout(f"a call of torch.distributed has not ended within {timeout} s")
+            try:
+                if not self._finished:
+                    self._finish(self._handle.wait(self._limit.left() if is_last else limit))
+                    self._finished = True
+            finally:
+                self._lock.release()
+        except Timeout as error:
+            raise self._limit.passed(self._handle, None if is_last else timeout) from error
+
+    def await_end(self) -> None:
+        """Called by Completions, before end_future."""
+        try:
+            self._end(None)
+        except Exception as error:  # pylint: disable=broad-except
+            self._error = error
+
+    def end_future(self) -> None:
+        """Runs its callbacks."""
+        if self._error is not None:
+            self._future.set_exception(self._error)
+        else:
+            self._future.set_result(self._outputs)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        with waiting():
+            self._end(timeout.total_seconds() or None)
+        return True
+
+    def is_completed(self) -> bool:
+        """Also, as torch has it, when its timeout is over: then ``exception()`` says so."""
+        return bool(self._handle.poll()) or self._limit.left() == 0
+
+    def is_success(self) -> bool:
+        return self.is_completed() and not isinstance(self.exception(), Exception)
+
+    def exception(self) -> Any:
+        try:
+            self._end(0.0)
+        except Exception as error:  # pylint: disable=broad-except
+            return error
+        return None
+
+    def get_future(self) -> torch.futures.Future:
+        return self._future
+
+    def result(self) -> List[torch.Tensor]:
+        self.wait()
+        return self._outputs

@@ -1,0 +1,180 @@
+"""Messages between two ranks over torch.distributed with Covey as backend.
+
+Method: three ranks. Ranks that come late do so when the test has seen what the others do.
+"""
+
+from __future__ import annotations
+
+import unittest
+from datetime import timedelta
+from typing import Any, List
+
+import torch
+import torch.distributed as dist
+from ranks import SharedPool, refusal_of
+
+SIZE = 3
+pools = SharedPool(__file__)
+works: List[Any] = []
+received: List[torch.Tensor] = []
+
+
+def tearDownModule() -> None:
+    pools.close()
+
+
+def begin(timeout_s: float = 60.0) -> None:
+    import covey.torch  # noqa: F401  registers the backend
+
+    dist.init_process_group("covey", timeout=timedelta(seconds=timeout_s))
+
+
+def end() -> None:
+    works.clear()
+    received.clear()
+    dist.destroy_process_group()
+
+
+def ring() -> None:
+    """Each to the next, all at once, of many kinds; then a message of each tag in another order."""
+    rank = dist.get_rank()
+    after, before = (rank + 1) % SIZE, (rank - 1) % SIZE
+    for dtype in (torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64):
+        mine = torch.full((3, 2), rank + 1).to(dtype)
+        into = torch.zeros(2, 3, dtype=dtype).t()
+        ops = [
+            dist.P2POp(dist.irecv, into, before),
+            dist.P2POp(dist.isend, mine, after),
+        ]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        assert torch.equal(into, torch.full((3, 2), before + 1).to(dtype)), (dtype, into)
+    sends = [
+        dist.isend(torch.tensor([10.0 * tag + i]), after, tag=tag)
+        for tag in (0, 5, 9)
+        for i in range(2)
+    ]
+    for tag in (9, 0, 5):
+        for i in range(2):
+            one = torch.zeros(1)
+            assert dist.recv(one, before, tag=tag) == before
+            assert one.item() == 10.0 * tag + i, (tag, i, one)
+    for work in sends:
+        work.wait()
+    future = None
+    if rank == 0:
+        dist.isend(torch.ones(2), 1).wait()
+    elif rank == 1:
+        future = dist.irecv(torch.zeros(2), 0).get_future()
+        assert future.wait()[0].tolist() == [1.0, 1.0]
+
+
+def from_any() -> None:
+    """Rank 0 takes what comes; the others have more than one message under way."""
+    rank = dist.get_rank()
+    if rank == 0:
+        counts = {1: 0, 2: 0}
+        one = torch.zeros(2)
+
+        def take(source: int) -> None:
+            assert one.tolist() == [float(source), float(counts[source])], one
+            counts[source] += 1
+
+        for _ in range(3):
+            take(dist.recv(one))
+        while counts[2] < 3:
+            take(dist.recv(one, 2))
+        while counts[1] < 3:
+            take(dist.recv(one))
+        assert dist.recv(one, tag=3) in (1, 2)
+        dist.send(one, 1)
+        dist.send(one, 2)
+        dist.recv(one, tag=3)
+        return
+    sends = [dist.isend(torch.tensor([float(rank), float(i)]), 0) for i in range(3)]
+    sends.append(dist.isend(torch.ones(2), 0, tag=3))
+    dist.recv(torch.zeros(2))  # Its own sends may wait meanwhile.
+    for work in sends:
+        work.wait()
+
+
+def send_later() -> None:
+    """Rank 1 has begun to receive from rank 0 and from any rank."""
+    if dist.get_rank() == 1:
+        received.extend([torch.zeros(1), torch.zeros(1)])
+        works.append(dist.irecv(received[0], 0))
+        works.append(dist.irecv(received[1]))
+        assert not works[0].is_completed() and not works[1].is_completed()
+
+
+def send_now() -> Any:
+    rank = dist.get_rank()
+    if rank == 1:
+        for work in works:
+            work.wait()
+        return [one.item() for one in received], works[1]._source_rank()
+    dist.send(torch.tensor([rank + 5.0]), 1)
+    return None
+
+
+def refusals() -> List[str]:
+    """What is wrong with each; the next message arrives."""
+    rank, said = dist.get_rank(), []
+    three = torch.zeros(3)
+    if rank == 0:
+        said.append(refusal_of(lambda: dist.isend(three, 0)))
+        said.append(refusal_of(lambda: dist.group.WORLD.send([three], 7, 0)))
+        said.append(refusal_of(lambda: dist.send(three, 1)))
+        dist.send(torch.full((3,), 4.0), 1)
+        said.append(refusal_of(lambda: dist.recv(three, 2)))
+        said.append(refusal_of(lambda: dist.recv(three)))
+    elif rank == 1:
+        said.append(refusal_of(lambda: dist.recv(torch.zeros(2), 0)))
+        dist.recv(three, 0)
+        said.append(str(three.tolist()))
+    return said
+
+
+def objects() -> None:
+    if dist.get_rank() == 0:
+        dist.send_object_list([{"a": 1}, "b"], dst=2)
+    elif dist.get_rank() == 2:
+        listed: List[Any] = [None, None]
+        dist.recv_object_list(listed, src=0)
+        assert listed == [{"a": 1}, "b"]
+
+
+class PointsTest(unittest.TestCase):
+    def test_messages_of_many_kinds_and_tags(self) -> None:
+        pool = pools(SIZE)
+        pool.call(begin)
+        pool.call(ring)
+        pool.call(objects)
+        pool.call(end)
+
+    def test_from_any_rank(self) -> None:
+        pool = pools(SIZE)
+        pool.call(begin)
+        pool.call(from_any)
+        pool.call(send_later)
+        said, source = pool.call(send_now)[1]
+        self.assertEqual((said, source), ([5.0, 7.0], 2))
+        pool.call(end)
+
+    def test_a_wrong_message_says_why_and_the_next_arrives(self) -> None:
+        pool = pools(SIZE)
+        pool.call(begin, 2.0)
+        sent, come, _ = pool.call(refusals)
+        self.assertIn("rank 0 of process group '0' sends nothing to rank 0", sent[0])
+        self.assertIn("sends nothing to rank 7: the others of its 3 ranks", sent[1])
+        self.assertTrue(sent[2].startswith("Mismatch"), sent[2])
+        self.assertIn("Timeout: recv in process group '0' of ranks 0, 2 has not ended", sent[3])
+        self.assertIn("it waits for rank 2", sent[3])
+        self.assertIn("none of ranks 0, 1, 2 has sent within its timeout of 2 s", sent[4])
+        self.assertTrue(come[0].startswith("Mismatch"), come[0])
+        self.assertEqual(come[1], "[4.0, 4.0, 4.0]")
+        pool.close()  # Rank 2 has not sent its message.
+
+
+if __name__ == "__main__":
+    unittest.main()
