@@ -46,21 +46,17 @@ def collectives() -> dict:
     if rank in (0, size - 1):
         dist.all_reduce(part, group=ends)
     dist.barrier()
-    missing = []
-    if dist.get_backend() == "covey":
-        for call in (
-            lambda: dist.reduce(total, 0),
-            lambda: dist.send(total, (rank + 1) % size),
-            lambda: dist.all_to_all_single(later, torch.zeros(4)),
-            lambda: dist.reduce_scatter_tensor(part, torch.zeros(size)),
-            lambda: dist.all_reduce(largest, op=dist.ReduceOp.BXOR),
-        ):
-            try:
-                call()
-            except ValueError as error:
-                missing.append(str(error).split(" is ")[0])
+    reduced = torch.full((2,), float(rank + 1))
+    dist.reduce(reduced, 1)
+    came = torch.zeros(3)
+    ring = [dist.isend(total, (rank + 1) % size), dist.irecv(came, (rank - 1) % size)]
+    for message in ring:
+        message.wait()
+    swapped = torch.zeros(size)
+    dist.all_to_all_single(swapped, torch.arange(float(size)) + 10 * rank)
+    share = torch.zeros(2)
+    dist.reduce_scatter(share, [torch.full((2,), float(r + rank)) for r in range(size)])
     return {
-        "missing": missing,
         "all_reduce": total.tolist(),
         "max": largest.tolist(),
         "broadcast": sent.tolist(),
@@ -68,6 +64,10 @@ def collectives() -> dict:
         "gather": [row.tolist() for row in into or ()],
         "async": later.tolist(),
         "group": part.tolist(),
+        "reduce": reduced.tolist() if rank == 1 else None,
+        "message": came.tolist(),
+        "all_to_all": swapped.tolist(),
+        "reduce_scatter": share.tolist(),
     }
 
 
