@@ -28,10 +28,10 @@ from covey.group import GroupApart
 from covey.method import unused
 from covey.torch import c10d_calls as calls
 from covey.torch.backend import NAME
-from covey.torch.c10d_points import AnyWork, Points, RecvWork, SendWork
-from covey.torch.c10d_work import CoveyWork
+from covey.torch.c10d_points import AnyWork, Points, RecvWork
+from covey.torch.c10d_work import CoveyWork, InFlight
 from covey.torch.call_limit import Limit
-from covey.torch.completions import Completions, CoveyFuture, Program, current_lane
+from covey.torch.completions import CoveyFuture, Program, current_lane
 
 _NO_TIME = timedelta(0)
 Tensors = List[torch.Tensor]
@@ -55,14 +55,14 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._rank = rank
         self._ranks = list(ranks)
         self._group = GroupApart(ranks, f"c10d.{name}")
-        self._completions = Completions()
+        self._in_flight = InFlight()
         self._program = Program(name)
         self._name = name
         self._description = "undefined"
         self._timeout = timeout
         self._calls = 0
         self._store = store
-        self._points = Points(rank, self._ranks, name, store, self._completions)
+        self._points = Points(rank, self._ranks, name, store, self._in_flight)
 
     # ---- What torch asks about a group. Those in camel case are called from C++.
 
@@ -99,12 +99,12 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._timeout = timeout
 
     def shutdown(self) -> None:
-        """Waits for the operations in flight."""
-        self._completions.close()
+        """Waits for the collectives in flight, and for the callbacks of futures."""
+        self._in_flight.close()
 
     def abort(self) -> None:
         """Nobody waits for operations in flight any more, and their futures do not end."""
-        self._completions.leave()
+        self._in_flight.leave()
 
     # ---- Collectives; `opts` are torch's.
 
@@ -123,8 +123,9 @@ class CoveyProcessGroup(dist.ProcessGroup):
         handle = call.function(*call.given, name=name, process_set=self._group, **call.options)
         place.made()
         self._calls += 1
-        work = CoveyWork(handle, call.outputs, call.finish, CoveyFuture(number), limit)
-        self._completions.add(lane, work)
+        how = call.finish, CoveyFuture(number), limit, lane, self._in_flight
+        work = CoveyWork(handle, call.outputs, *how)
+        self._in_flight.add(work)
         return work
 
     def _root(self, opts: Any) -> int:
@@ -224,7 +225,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
 
     # ---- Messages. Ranks are those in the group.
 
-    def send(self, tensors: Tensors, target: int, tag: int) -> SendWork:
+    def send(self, tensors: Tensors, target: int, tag: int) -> CoveyWork:
         return self._points.send(calls.one(tensors, "send"), target, tag, self._timeout)
 
     def recv(self, tensors: Tensors, source: int, tag: int) -> RecvWork:

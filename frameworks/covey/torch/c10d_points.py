@@ -7,8 +7,9 @@ when its receive has begun, as Gloo's does.
 A receive from any rank has to learn whose message is next. Rules:
 
 1. A rank that receives so says it in the group's store, once: key ``asks.RANK``.
-2. A send that has not ended after SOON_S looks for its receiver's key, again in ever longer times,
-   and announces itself once the key is there: message N to a rank is ``to.RANK.N``.
+2. A send that has not ended after LOOK_S looks for its receiver's key, again and again, and is
+   announced once the key is there: message N to a rank is ``to.RANK.N``. One thread looks for all
+   sends of a group, and sleeps while there are none.
 3. The receiver takes the first announced message of its tag that it has not received otherwise, and
    deletes what it has read.
 
@@ -20,22 +21,23 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections import deque
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.distributed as dist
 
 import covey.torch as hvd
-from covey.errors import CoveyError, InvalidArgument, Timeout
+from covey.errors import InvalidArgument
 from covey.group import GroupApart
-from covey.torch.c10d_work import CoveyWork
+from covey.torch.c10d_work import CoveyWork, InFlight
 from covey.torch.call_limit import Limit
-from covey.torch.completions import Completions, CoveyFuture, Program, waiting
+from covey.torch.completions import CoveyFuture, Program, waiting
 
-SOON_S = 0.001
-_SELDOM_S = 0.1
-_MOST_BETWEEN_LOOKS_S = 0.005
+LOOK_S = 0.02
+_LEAST_PAUSE_S = 0.0002
+_MOST_PAUSE_S = 0.005
 
 
 class Message(NamedTuple):
@@ -68,47 +70,52 @@ class Stream:
         return self._begun.get(tag, 0)
 
 
-class SendWork(CoveyWork):
-    """A message on its way, which announces itself while it waits (rule 2)."""
+class Announcer:
+    """The thread of rule 2, which the first send starts."""
 
-    def __init__(self, *of_work: Any, announce: Callable[[], bool]) -> None:
-        super().__init__(*of_work)
-        self._announce = announce
+    def __init__(self) -> None:
+        self._sends: Deque[Tuple[CoveyWork, Callable[[], bool]]] = deque()
+        self._news = threading.Event()
+        self._thread: Optional[threading.Thread] = None
 
-    def await_end(self) -> None:
-        pause = SOON_S
-        while not self._has_ended_within(pause) and not self._announce():
-            pause = min(2 * pause, _SELDOM_S)
-        super().await_end()
+    def add(self, work: CoveyWork, announce: Callable[[], bool]) -> None:
+        """``announce`` is called until it says true, unless the send ends before."""
+        self._sends.append((work, announce))
+        if self._thread is None:
+            run = functools.partial(_announce, self._sends, self._news)
+            self._thread = threading.Thread(target=run, name="covey-c10d-sends", daemon=True)
+            self._thread.start()
+        if not self._news.is_set():
+            self._news.set()
 
-    def _has_ended_within(self, seconds: float) -> bool:
-        try:
-            self._handle.wait(min(seconds, self._limit.left()))
-        except Timeout:
-            return self._limit.left() == 0
-        except CoveyError:  # It is told by await_end.
-            pass
-        return True
+
+def _announce(sends: Deque[Tuple[CoveyWork, Callable[[], bool]]], news: threading.Event) -> None:
+    while True:
+        news.wait()
+        time.sleep(LOOK_S)
+        for _ in range(len(sends)):
+            work, announce = sends.popleft()
+            try:
+                if not work.has_ended() and not announce():
+                    sends.append((work, announce))
+            except RuntimeError:  # The store is gone, as at the end of the job.
+                pass
+        if not sends:
+            news.clear()
+            if sends:
+                news.set()
 
 
 class RecvWork(CoveyWork):
-    """A message that comes. Its future ends only if somebody wants it."""
+    """A message that comes."""
 
-    def __init__(self, *of_work: Any, source: int, add: Callable[[CoveyWork], None]) -> None:
+    def __init__(self, *of_work: Any, source: int) -> None:
         super().__init__(*of_work)
         self._source = source
-        self._add = add
-        self._is_added = False
 
     def _source_rank(self) -> int:
         """In the group."""
         return self._source
-
-    def get_future(self) -> torch.futures.Future:
-        if not self._is_added:
-            self._is_added = True
-            self._add(self)
-        return super().get_future()
 
 
 class AnyWork(dist._Work):
@@ -129,14 +136,14 @@ class AnyWork(dist._Work):
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         seconds = timeout.total_seconds()
         until = time.monotonic() + (seconds or self._limit.left())
-        pause = SOON_S / 4
+        pause = _LEAST_PAUSE_S
         with waiting():
             work = self._found()
             while work is None:
                 if time.monotonic() >= until:
                     raise self._limit.unmet(seconds or None)
                 time.sleep(pause)
-                pause = min(2 * pause, _MOST_BETWEEN_LOOKS_S)
+                pause = min(2 * pause, _MOST_PAUSE_S)
                 work = self._found()
         return work.wait(timeout)
 
@@ -164,7 +171,7 @@ class Points:
     receives from it."""
 
     def __init__(
-        self, rank: int, ranks: List[int], group: str, store: Any, completions: Completions
+        self, rank: int, ranks: List[int], group: str, store: Any, calls: InFlight
     ) -> None:
         """
         Args:
@@ -172,26 +179,26 @@ class Points:
             ranks: of the job, by rank in the group.
             group: its name.
             store: of the group's ranks.
-            completions: of the group.
+            calls: of the group.
         """
         self._rank = rank
         self._ranks = ranks
         self._name = group
         self._store = store
-        self._completions = completions
+        self._calls = calls
+        self._announcer = Announcer()
         self._streams: Dict[Tuple[int, int], Stream] = {}
         self._asks = False
         self._heard = 0
         self._announced: List[Message] = []
 
-    def send(self, tensor: torch.Tensor, target: int, tag: int, timeout: timedelta) -> SendWork:
+    def send(self, tensor: torch.Tensor, target: int, tag: int, timeout: timedelta) -> CoveyWork:
         stream = self._stream(self._rank, target, "sends")
         number = stream.begun(tag)
         row = tensor.detach().reshape(-1)
-        announce = self._announcer(target, Message(self._rank, tag, number))
-        begun = self._begun("send", stream, row, tag, timeout, [tensor])
-        work = SendWork(*begun, announce=announce)
-        self._completions.add(stream, work)
+        announce = self._announcement(target, Message(self._rank, tag, number))
+        work = CoveyWork(*self._begun("send", stream, row, tag, timeout, [tensor]))
+        self._announcer.add(work, announce)
         return work
 
     def recv(self, tensor: torch.Tensor, source: int, tag: int, timeout: timedelta) -> RecvWork:
@@ -202,8 +209,7 @@ class Points:
         begun = self._begun("recv", stream, row, tag, timeout, [tensor])
         if is_copy:
             begun[2] = lambda come: target.copy_(come.view(target.shape))
-        add = functools.partial(self._completions.add, stream)
-        return RecvWork(*begun, source=source, add=add)
+        return RecvWork(*begun, source=source)
 
     def recv_any(self, tensor: torch.Tensor, tag: int, timeout: timedelta) -> AnyWork:
         if not self._asks:
@@ -233,7 +239,7 @@ class Points:
         limit = Limit(f"{what} in process group '{self._name}'", stream.ranks, timeout)
         handle = hvd.broadcast_async_(row, stream.root, name=name, process_set=stream.group)
         stream.program.made()
-        return [handle, outputs, lambda _: None, CoveyFuture(call), limit]
+        return [handle, outputs, lambda _: None, CoveyFuture(call), limit, stream, self._calls]
 
     def _stream(self, source: int, target: int, verb: str) -> Stream:
         peer = target if source == self._rank else source
@@ -247,7 +253,7 @@ class Points:
             self._streams[source, target] = Stream(self._ranks, source, target, self._name)
         return self._streams[source, target]
 
-    def _announcer(self, target: int, message: Message) -> Callable[[], bool]:
+    def _announcement(self, target: int, message: Message) -> Callable[[], bool]:
         def announce() -> bool:
             """False: the receiver has not asked so far."""
             if not self._store.check([f"asks.{target}"]):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
 import torch.distributed as dist
 
 from covey.errors import Timeout
 from covey.torch.call_limit import Limit
-from covey.torch.completions import CoveyFuture, waiting
+from covey.torch.completions import Completions, CoveyFuture, waiting
 
 
 class CoveyWork(dist._Work):
@@ -20,6 +20,9 @@ class CoveyWork(dist._Work):
     The group's timeout is a limit of every wait for it, and its future fails then. The operation
     itself stays in flight, and calls that come later in the group after it: they end once those
     that are missing have come, and waiting again may succeed.
+
+    A wait, or a look that finds it ended, brings the result to its tensors. A thread does so only
+    for a call whose future is wanted: to wake one costs more than a small exchange.
     """
 
     def __init__(
@@ -29,7 +32,10 @@ class CoveyWork(dist._Work):
         finish: Callable[[Any], None],
         future: CoveyFuture,
         limit: Limit,
+        lane: Any,
+        calls: InFlight,
     ) -> None:
+        """``lane``: what orders it among other calls, as for Completions."""
         super().__init__()
         self._handle = handle
         self._outputs = outputs
@@ -39,6 +45,9 @@ class CoveyWork(dist._Work):
         self._error: Optional[Exception] = None
         self._future = future
         self._limit = limit
+        self._lane = lane
+        self._calls = calls
+        self._is_completed = False  # By a thread, which ends its future.
 
     def _end(self, timeout: Optional[float]) -> None:
         # A waiting thread and Completions may both come: the second waits for the first.
@@ -52,6 +61,7 @@ class CoveyWork(dist._Work):
                 if not self._finished:
                     self._finish(self._handle.wait(self._limit.left() if is_last else limit))
                     self._finished = True
+                    self._calls.forget(self)
             finally:
                 self._lock.release()
         except Timeout as error:
@@ -78,7 +88,10 @@ class CoveyWork(dist._Work):
 
     def is_completed(self) -> bool:
         """Also, as torch has it, when its timeout is over: then ``exception()`` says so."""
-        return bool(self._handle.poll()) or self._limit.left() == 0
+        if self._handle.poll():
+            self.exception()  # Brings the result.
+            return True
+        return self._limit.left() == 0
 
     def is_success(self) -> bool:
         return self.is_completed() and not isinstance(self.exception(), Exception)
@@ -90,9 +103,49 @@ class CoveyWork(dist._Work):
             return error
         return None
 
+    def has_ended(self) -> bool:
+        """Whether its operation has, whatever came of it."""
+        return bool(self._handle.poll())
+
     def get_future(self) -> torch.futures.Future:
+        if not self._is_completed:
+            self._is_completed = True
+            self._calls.complete(self._lane, self)
         return self._future
 
     def result(self) -> List[torch.Tensor]:
         self.wait()
         return self._outputs
+
+
+class InFlight:
+    """The calls of a group that have not ended, and the threads for those with a future."""
+
+    def __init__(self) -> None:
+        self._works: Dict[CoveyWork, None] = {}  # In their order.
+        self._completions = Completions()
+
+    def add(self, work: CoveyWork) -> None:
+        """It is waited for at the end of the group, at the latest."""
+        self._works[work] = None
+
+    def forget(self, work: CoveyWork) -> None:
+        """It has ended."""
+        self._works.pop(work, None)
+
+    def complete(self, lane: Any, work: CoveyWork) -> None:
+        """A thread calls its await_end and end_future."""
+        self._completions.add(lane, work)
+
+    def close(self) -> None:
+        """Waits for all that were added, until their timeouts, and for callbacks."""
+        while self._works:
+            work = next(iter(self._works))
+            if not work.is_completed():
+                work.await_end()
+            self.forget(work)
+        self._completions.close()
+
+    def leave(self) -> None:
+        """As Completions.leave."""
+        self._completions.leave()
