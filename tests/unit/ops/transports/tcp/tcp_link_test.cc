@@ -8,8 +8,11 @@ namespace covey {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Tcp, LinkTest,
-                         ::testing::Values(Engine{"auth", nullptr}, Engine{"tls", nullptr}),
-                         [](const auto& of) { return std::string(of.param.security); });
+                         ::testing::Values(Engine{"auth", nullptr, 1}, Engine{"tls", nullptr, 1},
+                                           Engine{"auth", nullptr, 4}, Engine{"tls", nullptr, 4}),
+                         [](const auto& of) {
+                           return of.param.security + std::to_string(of.param.streams);
+                         });
 
 class TcpLinkTest : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Security, TcpLinkTest, ::testing::Values("auth", "tls"),
