@@ -108,7 +108,7 @@ void TcpLink::Land(int32_t from, std::span<std::byte> memory) {
 void TcpLink::Meet(int32_t peer) {
   peers_[peer].lanes.Meet(MonotonicNow());
   TurnDoor();
-  next_ = std::min(next_, peers_[peer].lanes.Next());
+  next_ = std::min({next_, peers_[peer].lanes.Next(), door_->Next()});
   poller_.WakeAt(next_);
 }
 
@@ -309,7 +309,7 @@ void TcpLink::Tick(Time now) {
   next_ = std::min(door_->Next(), open_.empty() ? kNever : check_);
   for (int32_t peer : open_) {
     peers_[peer].lanes.Tick(now);
-    next_ = std::min(next_, peers_[peer].lanes.Next());
+    next_ = std::min({next_, peers_[peer].lanes.Next(), door_->Next()});
   }
   for (int32_t to : dialing_) next_ = std::min(next_, peers_[to].again);
   if (!losses_.empty()) next_ = 0;
