@@ -15,6 +15,14 @@ size_t PartOf(size_t length, size_t count) {
 
 }  // namespace
 
+int32_t CountLanes(int32_t streams, int64_t cores, int64_t ranks) {
+  constexpr int64_t kMost = Lanes::kMost;
+  if (streams == 1) return 0;
+  if (streams > 0) return static_cast<int32_t>(std::min<int64_t>(streams, kMost));
+  const int64_t spare = cores / ranks - 1;
+  return spare < 2 ? 0 : static_cast<int32_t>(std::min(spare, kMost));
+}
+
 void Lanes::Agree(const Common* common, Rank peer, const Wire& first, bool dials) {
   common_ = common;
   peer_ = peer;
@@ -123,22 +131,23 @@ void Lanes::Close() {
 bool Lanes::Put(uint64_t offset, std::span<const std::byte> data) {
   for (size_t i = 0; i < count_; ++i)
     if (!lanes_[i]->HasRoom()) return false;
-  const size_t part = PartOf(data.size(), count_);
-  for (size_t i = 0; i < count_; ++i) {
-    const size_t begin = std::min(i * part, data.size());
-    lanes_[i]->Put(offset + begin, data.subspan(begin, std::min(part, data.size() - begin)));
-    common_->crew.Of(i)->Kick();
+  const size_t parts = std::clamp<size_t>(data.size() / kLeastPart, 1, count_);
+  const size_t length = PartOf(data.size(), parts);
+  for (size_t begin = 0; begin < data.size(); begin += length) {
+    const size_t lane = given_++ % count_;
+    lanes_[lane]->Put(offset + begin, data.subspan(begin, std::min(length, data.size() - begin)));
+    common_->crew.Of(lane)->Kick();
   }
-  ++given_;
   return true;
 }
 
 Lanes::Landing Lanes::HasLanded(uint64_t count) {
-  if (count == 0) return Landing::kDone;
   Landing landing = Landing::kDone;
   for (size_t i = 0; i < count_; ++i) {
+    const uint64_t share = (count + count_ - 1 - i) / count_;
+    if (share == 0) break;
     const bool ended = lanes_[i] != nullptr && lanes_[i]->end() != Lane::End::kNone;
-    if (lanes_[i] != nullptr && lanes_[i]->HasLanded(count)) continue;
+    if (lanes_[i] != nullptr && lanes_[i]->HasLanded(share)) continue;
     if (ended) return Landing::kEnded;
     landing = Landing::kWait;
   }

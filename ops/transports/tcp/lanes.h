@@ -4,10 +4,11 @@
 //   none -> meeting (one of the two has a large put) -> open, place by place
 //
 // Invariants:
-//  1. A put that goes by lanes is cut into as many parts as there are lanes, and the part i goes by
-//     the lane i. So after n such puts each lane has carried n parts, in order.
-//  2. A message names the number n of such puts that its sender gave before it. It is received once
-//     each lane has landed n parts. What follows it on the first connection waits behind it.
+//  1. A put that goes by lanes is cut into parts. All parts of a direction are counted, from 0 on,
+//     and of L lanes the lane n mod L carries the part n. So a lane's parts land in order.
+//  2. A message names the number of the parts that its sender gave before it. It is received once
+//     each lane has landed its share of these. What follows it on the first connection waits behind
+//     it.
 //  3. A put goes by lanes once all of them are open here; until then, and if it is short, by the
 //     first connection.
 //  4. The side that dialed the first connection dials the lanes. A lane is accepted from who names
@@ -29,11 +30,15 @@
 
 namespace covey::tcp {
 
+// Of each pair, by COVEY_TCP_STREAMS (0: auto) and the cores of a host with so many ranks. A thread
+// of a rank that has no core to spare would only take the engine's.
+int32_t CountLanes(int32_t streams, int64_t cores, int64_t ranks);
+
 class Lanes {
  public:
   static constexpr size_t kMost = 4;
-  // Below, a put costs less on the first connection than its parts cost the workers.
-  static constexpr size_t kLarge = size_t{256} << 10;
+  // Below, a put costs less on the first connection than to wake workers on both sides.
+  static constexpr size_t kLarge = size_t{128} << 10;
   enum class Landing { kDone, kWait, kEnded };
 
   // What the lanes of all peers share. Outlives them.
@@ -68,8 +73,8 @@ class Lanes {
   bool Takes(size_t length) const { return state_ == State::kOpen && length >= kLarge; }
   // False: no room.
   bool Put(uint64_t offset, std::span<const std::byte> data);
-  uint64_t given() const { return given_; }
-  // Whether the peer's first `count` puts have landed. kEnded: they never will.
+  uint64_t given() const { return given_; }  // parts
+  // Whether the peer's first `count` parts have landed. kEnded: they never will.
   Landing HasLanded(uint64_t count);
   bool IsConfirmed();
   bool IsSilent(Time lease) const;
@@ -85,6 +90,7 @@ class Lanes {
     Time again = kNever;
   };
   static constexpr Time kAgain = 50 * kMillisecond;
+  static constexpr size_t kLeastPart = size_t{64} << 10;
 
   uint64_t KeyOf(size_t place) const;
   void DialAt(size_t place, Time now);

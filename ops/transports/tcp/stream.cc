@@ -28,7 +28,9 @@ bool Stream::Send(std::span<const std::byte> message, uint64_t after) {
   return true;
 }
 
-void Stream::AskForLanes() { parcels_.push_back({{Kind::kLanes, 0, 0, 0}, nullptr, {}, 0}); }
+void Stream::AskForLanes() {
+  if (!is_deaf_) parcels_.push_back({{Kind::kLanes, 0, 0, 0}, nullptr, {}, 0});
+}
 
 bool Stream::Put(uint64_t offset, std::span<const std::byte> data) {
   if (is_deaf_) return true;

@@ -3,7 +3,7 @@
 //   Head{kind, length, offset}, then `length` bytes; the next Head follows
 //
 // A pair has several: its first one, for messages and for puts, and lanes, for parts of large puts
-// (lanes.h). A message says how many large puts went before it.
+// (lanes.h). A message says how many parts went before it.
 //
 // Puts are sent from where they lie and received where they go; under TLS they are encrypted from
 // there. Short parcels travel together. What was given before there is a wire waits for it.
@@ -59,7 +59,7 @@ class Stream {
   void BeginPass(size_t bytes = kChunk) { budget_ = bytes; }
   // kDone: *message is valid until the next call. kWait: no whole one. kEnded: `how` says why.
   Outcome Receive(std::span<const std::byte>* message);
-  // Of the message received last: the large puts before it.
+  // Of the message received last: the parts before it.
   uint64_t after() const { return head_.offset; }
   // Puts received so far.
   uint64_t landed() const { return landed_; }
@@ -78,7 +78,7 @@ class Stream {
     Kind kind;
     uint32_t unused;
     uint64_t length;
-    uint64_t offset;  // of a put; of a message: the large puts before it
+    uint64_t offset;  // of a put; of a message: the parts before it
   };
   struct Parcel {
     Head head;

@@ -20,18 +20,14 @@ std::string Unreachable(Time lease, const std::string& why) {
          (why.empty() ? "" : ": " + why);
 }
 
-// For the large puts of each peer. A thread of a rank that has no core to spare would only take
-// the engine's.
 int32_t LanesOf(int32_t streams, std::span<const PeerBook::Peer> peers, Rank own) {
-  constexpr int64_t kMost = Lanes::kMost;
-  if (streams > 0) return streams == 1 ? 0 : static_cast<int32_t>(std::min<int64_t>(streams, kMost));
   cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 0;
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof(cores), &cores);
   const Rank host = peers[static_cast<size_t>(ToInt(own))].host;
   const int64_t ranks = std::count_if(peers.begin(), peers.end(),
                                       [host](const PeerBook::Peer& p) { return p.host == host; });
-  const int64_t spare = CPU_COUNT(&cores) / ranks - 1;
-  return spare < 2 ? 0 : static_cast<int32_t>(std::min(spare, kMost));
+  return CountLanes(streams, CPU_COUNT(&cores), ranks);
 }
 
 }  // namespace
@@ -52,9 +48,9 @@ Status TcpLink::Open(const Options& options, const PeerBook& book, std::unique_p
 // Keys of the poller: a peer's rank for its connection, size + rank for a dial, the door's, those of
 // lanes that are dialed, the bell's.
 TcpLink::TcpLink(const Options& options, const PeerBook& book)
-    : terms_{options.rank, static_cast<int32_t>(book.peers.size()), options.lease,
-             book.security == PeerBook::Security::kTls, nullptr,
-             LanesOf(options.streams, book.peers, options.rank)},
+    : terms_{options.rank,  static_cast<int32_t>(book.peers.size()),
+             options.lease, book.security == PeerBook::Security::kTls,
+             nullptr,       LanesOf(options.streams, book.peers, options.rank)},
       common_{terms_, addresses_, poller_, crew_, 2 * book.peers.size() + Door::kKeys},
       peers_(book.peers.size()) {
   for (const PeerBook::Peer& peer : book.peers) {

@@ -53,7 +53,6 @@ class TcpLink {
   void Drop(int32_t peer);
   // False: no other. `how` is valid until the next call.
   bool Lost(int32_t* peer, const char** how);
-  int32_t lanes() const { return terms_.lanes; }  // that it would have with each peer
   size_t strangers() const { return door_->size(); }  // that are at the door
 
  private:
@@ -62,7 +61,8 @@ class TcpLink {
     State state = State::kIdle;
     Stream stream;
     Lanes lanes;
-    bool is_held = false;  // `held`, until the puts before it have landed; nothing is read meanwhile
+    bool is_held =
+        false;  // `held`, until the puts before it have landed; nothing is read meanwhile
     std::span<const std::byte> held;
     bool is_listed = false;           // in unsent_
     std::unique_ptr<Handshake> dial;  // null: until `again`

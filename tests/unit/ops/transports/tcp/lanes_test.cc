@@ -9,14 +9,14 @@ namespace covey::tcp {
 namespace {
 
 constexpr int32_t kLanes = 2;
-constexpr size_t kSize = Lanes::kLarge;
+constexpr size_t kSize = 2 * Lanes::kLarge;
 
 Terms TermsOf(int rank, const std::string& security) {
   PeerBook book;
-  EXPECT_TRUE(PeerBook::Parse("covey book 1\nkey " + std::string(64, 'a') +
-                                  "\nsecurity tls\n0 0 127.0.0.1 1\n",
-                              &book)
-                  .ok());
+  EXPECT_TRUE(
+      PeerBook::Parse(
+          "covey book 1\nkey " + std::string(64, 'a') + "\nsecurity tls\n0 0 127.0.0.1 1\n", &book)
+          .ok());
   std::unique_ptr<TlsKey> key;
   EXPECT_TRUE(TlsKey::Make(book.key, "covey tcp 1, " + security + ", 2 ranks", &key).ok());
   return {Rank{rank}, 2, 10 * kSecond, security == "tls", std::move(key), kLanes};
@@ -44,6 +44,17 @@ class Player {
 
 class SecurityTest : public ::testing::TestWithParam<const char*> {};
 
+TEST(CountLanesTest, GoesByTheCoresOfARank) {
+  EXPECT_EQ(CountLanes(0, 2, 1), 0);
+  EXPECT_EQ(CountLanes(0, 3, 1), 2);
+  EXPECT_EQ(CountLanes(0, 16, 1), 4);
+  EXPECT_EQ(CountLanes(0, 16, 4), 3);
+  EXPECT_EQ(CountLanes(0, 16, 8), 0);
+  EXPECT_EQ(CountLanes(1, 16, 1), 0);
+  EXPECT_EQ(CountLanes(2, 1, 1), 2);
+  EXPECT_EQ(CountLanes(9, 16, 1), 4);
+}
+
 // ---- Lanes alone -------------------------------------------------------------------------------
 
 class LanesTest : public SecurityTest {
@@ -68,9 +79,11 @@ class LanesTest : public SecurityTest {
       const Outcome outcome = dialed->Step();
       if (outcome == Outcome::kEnded) return false;
       if (outcome == Outcome::kDone) break;
-      if (known == nullptr) known = std::make_unique<Handshake>(terms_, std::move(socket), greeting_);
+      if (known == nullptr)
+        known = std::make_unique<Handshake>(terms_, std::move(socket), greeting_);
       const Outcome heard = known->Step();
-      if (heard == Outcome::kEnded || (heard == Outcome::kDone && !adopt(known.get()))) return false;
+      if (heard == Outcome::kEnded || (heard == Outcome::kDone && !adopt(known.get())))
+        return false;
     }
     if (place.lane < 0) wires[0] = known->Take();
     wires[place.lane < 0 ? 1 : 0] = dialed->Take();
@@ -78,7 +91,9 @@ class LanesTest : public SecurityTest {
   }
   bool Join(int32_t place, Stream* stream, bool* is_second) {
     std::unique_ptr<Wire> wire;
-    const auto adopt = [this, is_second](Handshake* known) { return lanes_.Adopt(known, is_second); };
+    const auto adopt = [this, is_second](Handshake* known) {
+      return lanes_.Adopt(known, is_second);
+    };
     if (!Meet(PlaceOf(*first_, place), &wire, adopt)) return false;
     stream->Open(std::move(wire));
     return true;
@@ -115,32 +130,36 @@ class LanesTest : public SecurityTest {
 INSTANTIATE_TEST_SUITE_P(Security, LanesTest, ::testing::Values("auth", "tls"),
                          [](const auto& of) { return std::string(of.param); });
 
-TEST_P(LanesTest, APutHasLandedOnceEachLaneHasLandedItsPart) {
+TEST_P(LanesTest, PartsHaveLandedOnceEachLaneHasLandedItsShare) {
   OpenAll();
   const Bytes data = Pattern(1000, 1);
   EXPECT_EQ(lanes_.HasLanded(0), Lanes::Landing::kDone);
-  EXPECT_EQ(lanes_.HasLanded(1), Lanes::Landing::kWait);
+  EXPECT_EQ(lanes_.HasLanded(2), Lanes::Landing::kWait);
   Give(0, 7, data);
   Hear();
-  EXPECT_EQ(lanes_.HasLanded(1), Lanes::Landing::kWait) << "the other lane has landed nothing";
-  Give(0, 2000, data);  // of a later put
+  EXPECT_EQ(lanes_.HasLanded(1), Lanes::Landing::kDone);
+  EXPECT_EQ(lanes_.HasLanded(2), Lanes::Landing::kWait) << "the other lane has landed nothing";
+  EXPECT_EQ(lanes_.HasLanded(3), Lanes::Landing::kWait);
+  Give(0, 2000, data);
+  Hear();
+  EXPECT_EQ(lanes_.HasLanded(2), Lanes::Landing::kWait) << "nor has it now";
   Give(1, 5000, data);
   Hear();
-  EXPECT_EQ(lanes_.HasLanded(1), Lanes::Landing::kDone);
+  EXPECT_EQ(lanes_.HasLanded(3), Lanes::Landing::kDone);
   EXPECT_EQ(std::memcmp(memory_.data() + 7, data.data(), data.size()), 0);
   EXPECT_EQ(std::memcmp(memory_.data() + 5000, data.data(), data.size()), 0);
-  EXPECT_EQ(lanes_.HasLanded(2), Lanes::Landing::kWait);
+  EXPECT_EQ(lanes_.HasLanded(4), Lanes::Landing::kWait);
 }
 
 TEST_P(LanesTest, APutIsCutInAPartForEachLane) {
   EXPECT_FALSE(lanes_.Takes(kSize));
   OpenAll();
-  EXPECT_TRUE(lanes_.Takes(kSize));
-  EXPECT_FALSE(lanes_.Takes(kSize - 1));
+  EXPECT_TRUE(lanes_.Takes(Lanes::kLarge));
+  EXPECT_FALSE(lanes_.Takes(Lanes::kLarge - 1));
   const Bytes data = Pattern(kSize + 5, 3);
   Bytes landed(kSize + 12);
   ASSERT_TRUE(lanes_.Put(7, data));
-  EXPECT_EQ(lanes_.given(), 1u);
+  EXPECT_EQ(lanes_.given(), 2u);
   for (Stream& stream : streams_) {
     stream.Land(landed);
     std::span<const std::byte> message;
@@ -159,7 +178,9 @@ TEST_P(LanesTest, APutIsCutInAPartForEachLane) {
 TEST_P(LanesTest, OnlyTheBindingOfTheFirstConnectionAddsOne) {
   std::unique_ptr<Wire> wire;
   bool is_second = false;
-  const auto adopt = [this, &is_second](Handshake* known) { return lanes_.Adopt(known, &is_second); };
+  const auto adopt = [this, &is_second](Handshake* known) {
+    return lanes_.Adopt(known, &is_second);
+  };
   Place other = PlaceOf(*first_, 0);
   other.binding[0] ^= 1;
   EXPECT_FALSE(Meet(other, &wire, adopt));
@@ -176,12 +197,14 @@ TEST_P(LanesTest, AnEndedLaneLandsNothingMore) {
   Give(0, 0, data);
   Give(1, 1000, data);
   streams_[1] = Stream();
-  while (lanes_.HasLanded(1) == Lanes::Landing::kWait) Hear();
-  EXPECT_EQ(lanes_.HasLanded(1), Lanes::Landing::kDone) << "it was given before the end";
   while (lanes_.HasLanded(2) == Lanes::Landing::kWait) Hear();
-  EXPECT_EQ(lanes_.HasLanded(2), Lanes::Landing::kEnded);
+  EXPECT_EQ(lanes_.HasLanded(2), Lanes::Landing::kDone) << "it was given before the end";
+  Give(0, 0, data);
+  while (lanes_.HasLanded(4) == Lanes::Landing::kWait) Hear();
+  EXPECT_EQ(lanes_.HasLanded(4), Lanes::Landing::kEnded);
   EXPECT_FALSE(lanes_.IsMalformed());
-  EXPECT_TRUE(lanes_.Put(0, Pattern(kSize, 1))) << "what is sent to the lost goes nowhere";
+  EXPECT_TRUE(lanes_.Put(0, memory_)) << "what is sent to the lost goes nowhere";
+  lanes_.Close();
 }
 
 TEST_P(LanesTest, AMessageHasNoPlaceInALane) {
@@ -264,8 +287,8 @@ INSTANTIATE_TEST_SUITE_P(Security, LanesLinkTest, ::testing::Values("auth", "tls
 TEST_P(LanesLinkTest, AMessageWaitsForThePutsBeforeIt) {
   const Bytes data = Pattern(kSize, 5);
   ASSERT_TRUE(first_.Send(Pattern(1, 1), 0));
-  ASSERT_TRUE(first_.Send(Pattern(2, 2), 1));
-  ASSERT_TRUE(first_.Send(Pattern(3, 3), 1));
+  ASSERT_TRUE(first_.Send(Pattern(2, 2), 2));
+  ASSERT_TRUE(first_.Send(Pattern(3, 3), 2));
   LookOften();
   EXPECT_EQ(job_.mail(0).size(), 1u);
   OpenLane(0);
@@ -305,8 +328,8 @@ TEST_P(LanesLinkTest, ThePeerIsLostAfterItsLastWordsWhenAPartIsMissing) {
   Give(0, 0, Pattern(1000, 1));
   Give(1, 1000, Pattern(1000, 1));
   Give(0, 0, Pattern(1000, 1));
-  ASSERT_TRUE(first_.Send(Pattern(1, 1), 1));
-  ASSERT_TRUE(first_.Send(Pattern(2, 2), 2));
+  ASSERT_TRUE(first_.Send(Pattern(1, 1), 3));
+  ASSERT_TRUE(first_.Send(Pattern(2, 2), 4));
   lanes_[1] = Stream();
   job_.Until([&] { return job_.losses(0).size() == 1; });
   ASSERT_EQ(job_.mail(0).size(), 1u);
@@ -342,7 +365,7 @@ TEST_P(LanesLinkTest, PutsGoByTheFirstConnectionUntilAllLanesAreOpen) {
   job_.Put(0, 1, 0, data);
   job_.Send(0, 1, Pattern(1, 1));
   Read(&first_);
-  EXPECT_EQ(first_.after(), 1u);
+  EXPECT_EQ(first_.after(), 2u);
   EXPECT_EQ(first_.landed(), 2u) << "it went by the lanes";
 }
 
