@@ -36,8 +36,8 @@ class Lane {
   bool IsConfirmed();
   bool IsSilent(Time lease) const { return stream_.IsSilent(lease); }
 
-  // The worker. True: the link's thread has something to look at: what it waits for has landed, there
-  // is room again, or this is the end.
+  // The worker. True: the link's thread has something to look at: what it waits for has landed,
+  // there is room again, or this is the end.
   bool Send();
   bool Receive();
   int fd() const { return stream_.fd(); }

@@ -1,7 +1,7 @@
 // One descriptor on which a thread sleeps until one of many sockets is ready or a time has come.
 //
-// Level-triggered: it stays readable until what made it so is dealt with. One thread calls Ready and
-// WakeAt; Add, Watch and Remove: any thread.
+// Level-triggered: it stays readable until what made it so is dealt with. One thread calls Ready
+// and WakeAt; Add, Watch and Remove: any thread.
 #ifndef COVEY_OPS_TRANSPORTS_TCP_POLLER_H_
 #define COVEY_OPS_TRANSPORTS_TCP_POLLER_H_
 

@@ -45,8 +45,8 @@ Status TcpLink::Open(const Options& options, const PeerBook& book, std::unique_p
   return Status::Ok();
 }
 
-// Keys of the poller: a peer's rank for its connection, size + rank for a dial, the door's, those of
-// lanes that are dialed, the bell's.
+// Keys of the poller: a peer's rank for its connection, size + rank for a dial, the door's, those
+// of lanes that are dialed, the bell's.
 TcpLink::TcpLink(const Options& options, const PeerBook& book)
     : terms_{options.rank,  static_cast<int32_t>(book.peers.size()),
              options.lease, book.security == PeerBook::Security::kTls,
