@@ -44,8 +44,9 @@ bool Lane::Send() {
   stream_.Flush();
   const std::lock_guard lock(mutex_);
   unsent_ = stream_.unsent();
-  return std::exchange(waits_for_room_, waits_for_room_ && unsent_ >= Stream::kMostParcels) !=
-         waits_for_room_;
+  const bool is_room = waits_for_room_ && unsent_ < Stream::kMostParcels;
+  if (is_room) waits_for_room_ = false;
+  return is_room;
 }
 
 bool Lane::Receive() {

@@ -175,6 +175,31 @@ TEST_P(LanesTest, APutIsCutInAPartForEachLane) {
   }
 }
 
+TEST_P(LanesTest, TellsOfRoomOnceThereIs) {
+  OpenAll();
+  const Bytes data = Pattern(kSize, 1);
+  size_t puts = 0;
+  while (lanes_.Put(0, data)) ++puts;
+  EXPECT_GE(puts, Stream::kMostParcels);
+  Bytes landed(kSize);
+  pollfd news[] = {
+      {crew_.bell().fd(), POLLIN, 0}, {streams_[0].fd(), POLLIN, 0}, {streams_[1].fd(), POLLIN, 0}};
+  for (Stream& stream : streams_) stream.Land(landed);
+  for (;;) {
+    ASSERT_GT(poll(news, 3, 60000), 0) << "no worker tells of room";
+    if (news[0].revents != 0) {
+      crew_.bell().Hear();
+      if (lanes_.Put(0, data)) break;
+    }
+    std::span<const std::byte> message;
+    for (Stream& stream : streams_) {
+      stream.BeginPass();
+      ASSERT_EQ(stream.Receive(&message), Outcome::kWait);
+    }
+  }
+  lanes_.Close();
+}
+
 TEST_P(LanesTest, OnlyTheBindingOfTheFirstConnectionAddsOne) {
   std::unique_ptr<Wire> wire;
   bool is_second = false;
