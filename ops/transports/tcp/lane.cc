@@ -39,6 +39,7 @@ bool Lane::Send() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [offset, data] : given_) stream_.Put(offset, data);
+    unsent_ += given_.size();
     given_.clear();
   }
   stream_.Flush();

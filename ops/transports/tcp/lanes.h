@@ -11,7 +11,7 @@
 //     it.
 //  3. A put goes by lanes once all of them are open here; until then, and if it is short, by the
 //     first connection.
-//  4. The side that dialed the first connection dials the lanes. A lane is accepted from who names
+//  4. The side that dialed the first connection dials the lanes. A lane is accepted if it names
 //     the binding of the first connection, once for each place. A second one for a place says that
 //     the peer has lost the first: then the peer is lost.
 //  5. A lane that ends while a message waits for its parts, or that brings what no rank sends, is
