@@ -88,6 +88,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                                  .listen_fd = config.listen_fd,
                                  .lease = config.lease,
                                  .trust_network = config.trust_network,
+                                 .tcp_streams = config.TcpStreams(),
                                  .launcher_pid = config.launcher_pid,
                                  .arena_bytes = config.arena_bytes,
                                  .shares_host = config.host_memory == "auto",

@@ -49,6 +49,7 @@ struct Config {
 
   size_t segment_bytes = size_t{64} << 10;
   size_t network_segment_bytes = size_t{1} << 20;
+  std::string tcp_streams = "auto";  // or 1 to 4
   size_t flat_bytes = size_t{32} << 10;
   size_t read_bytes = size_t{1} << 40;
   std::string algorithm = "auto";  // or the name of one (core/plan/algorithm.h)
@@ -87,6 +88,9 @@ struct Config {
   // The resolved `transport`: auto stays where there is a book (core/transport/open_hosts.h); it is
   // mpi for ranks that mpirun or srun has started, else shm.
   std::string TransportName() const;
+
+  // The number of `tcp_streams`; 0: auto.
+  int32_t TcpStreams() const { return tcp_streams == "auto" ? 0 : std::stoi(tcp_streams); }
 
   // The knobs that must be equal on all ranks, "segment_bytes=65536;flat_bytes=32768;...", in base
   // units: compared as text by the coordinator, which names the first that differs.

@@ -152,6 +152,14 @@ constexpr Knob kKnobs[] = {
      .multiple = 64,
      .agreed = true,
      .help = "the same where ranks share no memory; short pieces cost a network dear"},
+    {.name = "tcp_streams",
+     .unit = "auto|1|2|3|4",
+     .type = Type::kChoice,
+     .field = &Config::tcp_streams,
+     .agreed = true,
+     .help = "connections of two ranks for large messages by tcp, each with a thread of its own; "
+             "1: the one for all messages, and no thread; auto is 1 where a rank has less than 3 "
+             "cores, else a connection for each core but one, and 4 at most"},
     {.name = "flat_bytes",
      .unit = "B",
      .type = Type::kSize,

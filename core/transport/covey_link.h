@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-enum { COVEY_LINK_ABI = 3 };
+enum { COVEY_LINK_ABI = 4 };
 
 /* How this rank was told to join. */
 typedef struct covey_link_options {
@@ -28,6 +28,7 @@ typedef struct covey_link_options {
   int64_t lease_ns;    /* a peer that the network cannot reach for so long is lost */
   const char* address; /* this rank's of the book, as inet_pton takes it; null: none */
   int32_t is_trusted;  /* 1 = the user says that there are no strangers in its network */
+  int32_t streams;     /* connections of a pair for large puts; 0: as the network likes */
 } covey_link_options;
 
 typedef struct covey_link {

@@ -63,7 +63,8 @@ Status OptionsOf(const TransportOptions& options, const std::string& text, const
               .listener = options.listen_fd,
               .lease_ns = options.lease,
               .address = book.peers[static_cast<size_t>(rank)].address.c_str(),
-              .is_trusted = 0};
+              .is_trusted = 0,
+              .streams = options.tcp_streams};
   return Status::Ok();
 }
 

@@ -61,6 +61,7 @@ struct TransportOptions {
   int listen_fd = -1;         // of a network: listens at this rank's address of the book; -1 = none
   Time lease = 0;             // of a network: a peer out of reach for so long is lost
   std::string trust_network;  // of a network: those without strangers (trusted_networks.h)
+  int32_t tcp_streams = 0;    // of tcp: connections of a pair for large puts; 0: by the cores
   int launcher_pid = 0;  // where to find it when the descriptor was closed on the way; 0 = nowhere
   uint64_t arena_bytes = 0;
   bool shares_host = true;   // of a network: ranks of one host share its memory where they can

@@ -28,7 +28,8 @@ _THREADED = (
     "core/engine/timeline.", "core/engine/trainer_driver", "core/gossip/gossip_port.",
     "core/partial/rounds_port.", "core/partial/shared_port.", "core/replicated/replica_port.",
     "core/transport/descriptor_bell.", "ops/control/grpc_", "ops/devices/cuda/cuda_device.",
-    "ops/devices/cuda/nccl_", "ops/transports/inproc.",
+    "ops/devices/cuda/nccl_", "ops/transports/inproc.", "ops/transports/tcp/lane.",
+    "ops/transports/tcp/worker.",
 )
 _PURE = ("core/agree/", "core/partial/", "core/replicated/", "core/gossip/", "core/method/",
          "core/plan/", "core/train/")

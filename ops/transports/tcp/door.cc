@@ -63,24 +63,27 @@ Door::Door(int listener, const Terms& terms, Poller* poller, uint64_t first_key)
       listener_(listener),
       arrivals_(kArrivals, kBurst),
       shakes_(kShakes, kBurst) {
-  if (listener_ < 0) return;
+  Open();
+}
+
+// The launcher's descriptor of the listener stays: the process may open another link.
+Door::~Door() {
+  Shut();
+  if (listener_ >= 0) close(listener_);
+}
+
+void Door::Open() {
+  if (is_open_ || listener_ < 0) return;
+  is_open_ = true;
   listen(listener_, kBacklog);
   Pause(0);
 }
 
-Door::~Door() { Shut(); }
-
-// The launcher's descriptor of the listener stays: the process may open another link. Until then no
-// more than the peers' connections wait there.
+// While it is shut no more than the peers' connections wait there.
 void Door::Shut() {
-  if (listens_) poller_->Remove(listener_);
-  if (listener_ >= 0) {
-    listen(listener_, terms_.size);
-    close(listener_);
-  }
-  listener_ = -1;
-  listens_ = false;
-  again_ = kNever;
+  if (is_open_) listen(listener_, terms_.size);
+  is_open_ = false;
+  Pause(kNever);
   for (size_t i = 0; i < kPlaces; ++i) Dismiss(i);
 }
 
@@ -104,7 +107,7 @@ void Door::Pause(Time until) {
 }
 
 void Door::Accept(Time now) {
-  for (int i = 0; i < kAtOnce && listener_ >= 0; ++i) {
+  for (int i = 0; i < kAtOnce && is_open_; ++i) {
     if (!arrivals_.Take(now)) return Pause(arrivals_.next());
     sockaddr_storage from{};
     socklen_t length = sizeof(from);
@@ -197,7 +200,7 @@ std::unique_ptr<Handshake> Door::Serve(uint64_t key, Time now) {
 }
 
 void Door::Tick(Time now) {
-  if (listener_ >= 0 && !listens_ && now >= again_) {
+  if (is_open_ && !listens_ && now >= again_) {
     poller_->Add(listener_, first_key_ + kPlaces);
     listens_ = true;
     again_ = kNever;

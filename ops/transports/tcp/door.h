@@ -59,8 +59,10 @@ class Door {
   void Tick(Time now);
   // When Tick has something to do; kNever: not by time.
   Time Next() const;
-  // All peers have come: later connections wait for the next link, unheard.
+  // All that were expected have come: later connections wait, unheard, for the next link or until
+  // the door is open again, as it is at first.
   void Shut();
+  void Open();
   size_t size() const;
 
  private:
@@ -85,6 +87,7 @@ class Door {
   Poller* const poller_;
   const uint64_t first_key_;
   int listener_;
+  bool is_open_ = false;
   bool listens_ = false;  // the poller watches the listener
   Time again_ = kNever;   // when it does again
   Pace arrivals_, shakes_;

@@ -1,18 +1,22 @@
 #include "ops/transports/tcp/handshake.h"
 
+#include <algorithm>
+
 namespace covey::tcp {
 namespace {
 
-constexpr std::array<char, 8> kTitle = {'c', 'o', 'v', 'e', 'y', 't', 'c', '1'};
+constexpr std::array<char, 8> kTitle = {'c', 'o', 'v', 'e', 'y', 't', 'c', '2'};
 
 }  // namespace
 
-Handshake::Handshake(const Terms& terms, Socket socket, Rank to)
+Handshake::Handshake(const Terms& terms, Socket socket, Rank to, const Place& place)
     : terms_(terms),
       dials_(true),
       stage_(Stage::kConnecting),
       peer_(to),
-      wire_(std::make_unique<Wire>(Wire{std::move(socket), nullptr})) {
+      place_(place),
+      wire_(std::make_unique<Wire>()) {
+  wire_->socket = std::move(socket);
   wire_->tls = std::make_unique<Tls>(*terms.key, &wire_->socket, true);
 }
 
@@ -21,7 +25,8 @@ Handshake::Handshake(const Terms& terms, Socket socket, std::span<const std::byt
       dials_(false),
       stage_(Stage::kShaking),
       peer_(kNoRank),
-      wire_(std::make_unique<Wire>(Wire{std::move(socket), nullptr})) {
+      wire_(std::make_unique<Wire>()) {
+  wire_->socket = std::move(socket);
   wire_->tls = std::make_unique<Tls>(*terms.key, &wire_->socket, false);
   wire_->tls->Heard(greeting);
 }
@@ -36,6 +41,7 @@ Outcome Handshake::Step() {
     const Outcome shaken = wire_->tls->Shake();
     if (shaken != Outcome::kDone) return shaken;
     stage_ = Stage::kHearing;
+    if (!wire_->tls->Export(wire_->binding)) return Outcome::kEnded;
     if (dials_ && !Greet()) return Outcome::kEnded;
   }
   while (stage_ == Stage::kHearing) {
@@ -55,14 +61,17 @@ bool Handshake::Accepts(const Hello& hello) {
   const bool sound = hello.title == kTitle && hello.size == terms_.size &&
                      hello.to == ToInt(terms_.rank) && hello.from >= 0 &&
                      hello.from < terms_.size && hello.from != ToInt(terms_.rank);
-  if (!sound || (dials_ && hello.from != ToInt(peer_))) return false;
+  const bool same_place = hello.place.lane == place_.lane && hello.place.binding == place_.binding;
+  if (!sound || (dials_ && (hello.from != ToInt(peer_) || !same_place))) return false;
   peer_ = Rank{hello.from};
+  place_ = hello.place;
+  wire_->lanes = std::clamp(hello.lanes, 0, terms_.lanes);
   return true;
 }
 
 // An empty socket takes it whole.
 bool Handshake::Greet() {
-  const Hello hello{kTitle, ToInt(terms_.rank), ToInt(peer_), terms_.size, 0};
+  const Hello hello{kTitle, ToInt(terms_.rank), ToInt(peer_), terms_.size, terms_.lanes, place_};
   return wire_->tls->Write(&hello, sizeof(hello)) && wire_->tls->Flush() == Outcome::kDone;
 }
 

@@ -66,7 +66,7 @@ Status Open(const covey_link_options& options, std::unique_ptr<TcpLink>* link) {
                                    std::to_string(size));
   int listener = -1;
   RETURN_IF_ERROR(Listens(options.listener, &listener));
-  const TcpLink::Options of_link{Rank{options.rank}, listener, options.lease_ns};
+  const TcpLink::Options of_link{Rank{options.rank}, listener, options.lease_ns, options.streams};
   return TcpLink::Open(of_link, book, link);
 }
 

@@ -11,9 +11,9 @@ namespace {
 
 constexpr uint64_t kTimer = UINT64_MAX;
 
-epoll_event Event(uint64_t key, bool writes) {
+epoll_event Event(uint64_t key, bool writes, bool reads) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  if (reads) event.events |= EPOLLIN;
   if (writes) event.events |= EPOLLOUT;
   event.data.u64 = key;
   return event;
@@ -33,12 +33,12 @@ Poller::~Poller() {
 }
 
 void Poller::Add(int fd, uint64_t key, bool writes) {
-  epoll_event event = Event(key, writes);
+  epoll_event event = Event(key, writes, true);
   epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &event);
 }
 
-void Poller::Watch(int fd, uint64_t key, bool writes) {
-  epoll_event event = Event(key, writes);
+void Poller::Watch(int fd, uint64_t key, bool writes, bool reads) {
+  epoll_event event = Event(key, writes, reads);
   epoll_ctl(fd_, EPOLL_CTL_MOD, fd, &event);
 }
 
@@ -57,9 +57,9 @@ void Poller::WakeAt(Time when) {
   timerfd_settime(timer_, TFD_TIMER_ABSTIME, &spec, nullptr);
 }
 
-std::span<const uint64_t> Poller::Ready() {
+std::span<const uint64_t> Poller::Ready(bool waits) {
   epoll_event events[kMost];
-  const int count = epoll_wait(fd_, events, kMost, 0);
+  const int count = epoll_wait(fd_, events, kMost, waits ? -1 : 0);
   size_t kept = 0;
   for (int i = 0; i < count; ++i)
     if (events[i].data.u64 != kTimer) keys_[kept++] = events[i].data.u64;

@@ -1,6 +1,7 @@
 // One descriptor on which a thread sleeps until one of many sockets is ready or a time has come.
 //
-// Level-triggered: it stays readable until what made it so is dealt with. One thread.
+// Level-triggered: it stays readable until what made it so is dealt with. One thread calls Ready
+// and WakeAt; Add, Watch and Remove: any thread.
 #ifndef COVEY_OPS_TRANSPORTS_TCP_POLLER_H_
 #define COVEY_OPS_TRANSPORTS_TCP_POLLER_H_
 
@@ -26,12 +27,12 @@ class Poller {
   // `key` names it in Ready. To be removed before it is closed: a process that this one has forked
   // may hold it, too, and its news would go on.
   void Add(int fd, uint64_t key, bool writes = false);
-  void Watch(int fd, uint64_t key, bool writes);  // added before
+  void Watch(int fd, uint64_t key, bool writes, bool reads = true);  // added before
   void Remove(int fd);
   // The descriptor becomes readable at `when` on MonotonicNow's clock; kNever: not by time.
   void WakeAt(Time when);
-  // The keys of what is ready now. Valid until the next call.
-  std::span<const uint64_t> Ready();
+  // The keys of what is ready now; with `waits`, once something is. Valid until the next call.
+  std::span<const uint64_t> Ready(bool waits = false);
 
  private:
   int fd_ = -1;

@@ -15,10 +15,10 @@ bool Stream::HasRoom() const {
   return parcels_.size() < kMostParcels && (parcels_.empty() || copied_ < kMostCopied);
 }
 
-bool Stream::Send(std::span<const std::byte> message) {
+bool Stream::Send(std::span<const std::byte> message, uint64_t after) {
   if (is_deaf_) return true;
   if (!HasRoom()) return false;
-  parcels_.push_back({{Kind::kMessage, 0, message.size(), 0}, message.data(), {}, 0});
+  parcels_.push_back({{Kind::kMessage, 0, message.size(), after}, message.data(), {}, 0});
   if (!watches_room) Flush();
   if (parcels_.empty()) return true;
   Parcel& last = parcels_.back();
@@ -26,6 +26,10 @@ bool Stream::Send(std::span<const std::byte> message) {
   last.data = last.copy.data();
   copied_ += message.size();
   return true;
+}
+
+void Stream::AskForLanes() {
+  if (!is_deaf_) parcels_.push_back({{Kind::kLanes, 0, 0, 0}, nullptr, {}, 0});
 }
 
 bool Stream::Put(uint64_t offset, std::span<const std::byte> data) {
@@ -36,7 +40,7 @@ bool Stream::Put(uint64_t offset, std::span<const std::byte> data) {
 }
 
 bool Stream::IsConfirmed() const {
-  return is_deaf_ || (!HasUnsent() && (!is_open() || wire_->socket.Unconfirmed() == 0));
+  return is_deaf_ || (!HasUnsent() && (!is_open() || IsAcknowledged()));
 }
 
 void Stream::Flush() {
@@ -144,6 +148,10 @@ bool Stream::Begin() {
     if (message_.size() > kMostCopied) message_ = {};
     return head_.length <= kMostMessage;
   }
+  if (head_.kind == Kind::kLanes) {
+    is_asked_ = true;
+    return head_.length == 0;
+  }
   return head_.kind == Kind::kPut && head_.offset <= landing_.size() &&
          head_.length <= landing_.size() - head_.offset;
 }
@@ -182,7 +190,8 @@ Outcome Stream::Parse(std::span<const std::byte>* message) {
     }
     if (got_ < head_.length) return Outcome::kWait;
     in_body_ = false;
-    if (head_.kind == Kind::kPut) continue;
+    landed_ += head_.kind == Kind::kPut ? 1 : 0;
+    if (head_.kind != Kind::kMessage) continue;
     *message = std::span<const std::byte>(message_).first(head_.length);
     return Outcome::kDone;
   }

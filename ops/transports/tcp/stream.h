@@ -2,6 +2,9 @@
 //
 //   Head{kind, length, offset}, then `length` bytes; the next Head follows
 //
+// A pair has several: its first one, for messages and for puts, and lanes, for parts of large puts
+// (lanes.h). A message says how many parts went before it.
+//
 // Puts are sent from where they lie and received where they go; under TLS they are encrypted from
 // there. Short parcels travel together. What was given before there is a wire waits for it.
 //
@@ -37,20 +40,31 @@ class Stream {
 
   // False: no room. A message is copied, unless the socket takes it at once; a put waits for the
   // next Flush or Send.
-  bool Send(std::span<const std::byte> message);
+  bool Send(std::span<const std::byte> message, uint64_t after = 0);
+  // The pair is to have lanes.
+  void AskForLanes();
   bool Put(uint64_t offset, std::span<const std::byte> data);
   // Sends what the socket takes.
   void Flush();
   bool HasUnsent() const { return !parcels_.empty() || HasCipher(); }
+  size_t unsent() const { return parcels_.size() + (HasCipher() ? 1 : 0); }  // about, in parcels
   // Its host has answered nothing for a lease.
   bool IsSilent(Time lease) const { return is_open() && wire_->socket.IsSilent(lease); }
   // All of it has reached the peer's kernel.
   bool IsConfirmed() const;
+  // What the socket took has.
+  bool IsAcknowledged() const { return wire_->socket.Unconfirmed() == 0; }
 
-  // Receive may ask the socket for another kChunk bytes.
-  void BeginPass() { budget_ = kChunk; }
+  // Receive may ask the socket for so many bytes.
+  void BeginPass(size_t bytes = kChunk) { budget_ = bytes; }
   // kDone: *message is valid until the next call. kWait: no whole one. kEnded: `how` says why.
   Outcome Receive(std::span<const std::byte>* message);
+  // Of the message received last: the parts before it.
+  uint64_t after() const { return head_.offset; }
+  // Puts received so far.
+  uint64_t landed() const { return landed_; }
+  // Whether the peer has asked for lanes.
+  bool is_asked() const { return is_asked_; }
   // The kernel's word for the end; 0: the peer closed the connection.
   int error() const { return error_; }
   bool is_malformed() const { return is_malformed_; }
@@ -59,11 +73,12 @@ class Stream {
   bool watches_room = false;
 
  private:
-  enum class Kind : uint32_t { kMessage = 1, kPut = 2 };
+  enum class Kind : uint32_t { kMessage = 1, kPut = 2, kLanes = 3 };
   struct Head {
     Kind kind;
     uint32_t unused;
-    uint64_t length, offset;
+    uint64_t length;
+    uint64_t offset;  // of a put; of a message: the parts before it
   };
   struct Parcel {
     Head head;
@@ -85,7 +100,6 @@ class Stream {
   bool Begin();
   std::span<std::byte> Rest();
   Outcome Read();
-  void Took(size_t bytes);
 
   std::unique_ptr<Wire> wire_;
   std::span<std::byte> landing_;
@@ -103,6 +117,8 @@ class Stream {
   Head head_{};
   size_t got_ = 0;
   Bytes message_;  // grows as its bytes come
+  uint64_t landed_ = 0;
+  bool is_asked_ = false;
 };
 
 }  // namespace covey::tcp

@@ -1,5 +1,7 @@
 #include "ops/transports/tcp/tcp_link.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -18,11 +20,21 @@ std::string Unreachable(Time lease, const std::string& why) {
          (why.empty() ? "" : ": " + why);
 }
 
+int32_t LanesOf(int32_t streams, std::span<const PeerBook::Peer> peers, Rank own) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof(cores), &cores);
+  const Rank host = peers[static_cast<size_t>(ToInt(own))].host;
+  const int64_t ranks = std::count_if(peers.begin(), peers.end(),
+                                      [host](const PeerBook::Peer& p) { return p.host == host; });
+  return CountLanes(streams, CPU_COUNT(&cores), ranks);
+}
+
 }  // namespace
 
 Status TcpLink::Open(const Options& options, const PeerBook& book, std::unique_ptr<TcpLink>* link) {
   std::unique_ptr<TcpLink> it(new TcpLink(options, book));
-  if (!it->poller_.is_sound())
+  if (!it->poller_.is_sound() || it->crew_.bell().fd() < 0)
     return Status::Exhausted("no descriptor for its connections: " + ErrnoText(errno));
   const bool encrypts = it->terms_.encrypts;
   const std::string purpose = std::string("covey tcp 1, ") + (encrypts ? "tls" : "auth") + ", " +
@@ -33,15 +45,19 @@ Status TcpLink::Open(const Options& options, const PeerBook& book, std::unique_p
   return Status::Ok();
 }
 
-// Keys of the poller: a peer's rank for its connection, size + rank for a dial, the door's last.
+// Keys of the poller: a peer's rank for its connection, size + rank for a dial, the door's, those
+// of lanes that are dialed, the bell's.
 TcpLink::TcpLink(const Options& options, const PeerBook& book)
-    : terms_{options.rank, static_cast<int32_t>(book.peers.size()), options.lease,
-             book.security == PeerBook::Security::kTls, nullptr},
+    : terms_{options.rank,  static_cast<int32_t>(book.peers.size()),
+             options.lease, book.security == PeerBook::Security::kTls,
+             nullptr,       LanesOf(options.streams, book.peers, options.rank)},
+      common_{terms_, addresses_, poller_, crew_, 2 * book.peers.size() + Door::kKeys},
       peers_(book.peers.size()) {
   for (const PeerBook::Peer& peer : book.peers) {
     addresses_.push_back(AddressOf(peer.address, peer.port));
     hosts_.push_back(ToInt(peer.host));
   }
+  if (terms_.lanes > 0) poller_.Add(crew_.bell().fd(), kBell);
   door_ = std::make_unique<Door>(options.listener, terms_, &poller_, 2 * peers_.size());
   peers_[ToInt(terms_.rank)].state = State::kLost;  // nobody connects to itself
 }
@@ -59,7 +75,7 @@ bool TcpLink::Want(int32_t to) {
 
 bool TcpLink::Send(int32_t to, std::span<const std::byte> message) {
   if (!Want(to)) return true;
-  const bool taken = peers_[to].stream.Send(message);
+  const bool taken = peers_[to].stream.Send(message, peers_[to].lanes.given());
   Flush(to);
   return taken;
 }
@@ -67,11 +83,41 @@ bool TcpLink::Send(int32_t to, std::span<const std::byte> message) {
 bool TcpLink::Put(int32_t to, uint64_t offset, std::span<const std::byte> data) {
   if (!Want(to)) return true;
   Peer& peer = peers_[to];
+  if (peer.lanes.Takes(data.size())) return peer.lanes.Put(offset, data);
+  if (data.size() >= Lanes::kLarge && peer.lanes.MayMeet()) {
+    peer.stream.AskForLanes();
+    Meet(to);
+  }
   const bool taken = peer.stream.Put(offset, data);
   if (!taken) Flush(to);
   if (taken && !peer.is_listed) unsent_.push_back(to);
   peer.is_listed |= taken;
   return taken;
+}
+
+void TcpLink::Land(int32_t from, std::span<std::byte> memory) {
+  peers_[from].stream.Land(memory);
+  peers_[from].lanes.Land(memory);
+}
+
+// The peer has asked for lanes, or has been asked.
+void TcpLink::Meet(int32_t peer) {
+  peers_[peer].lanes.Meet(MonotonicNow());
+  TurnDoor();
+  next_ = std::min({next_, peers_[peer].lanes.Next(), door_->Next()});
+  poller_.WakeAt(next_);
+}
+
+void TcpLink::Watch(int32_t peer) {
+  const Peer& it = peers_[peer];
+  poller_.Watch(it.stream.fd(), static_cast<uint64_t>(peer), it.stream.watches_room, !it.is_held);
+}
+
+// What waits in the socket wakes nobody meanwhile.
+void TcpLink::Hold(int32_t peer, bool is_held) {
+  if (peers_[peer].is_held == is_held) return;
+  peers_[peer].is_held = is_held;
+  Watch(peer);
 }
 
 // Tells the poller, too, whether room is waited for.
@@ -81,7 +127,7 @@ void TcpLink::Flush(int32_t to) {
   if (!stream.watches_room) stream.Flush();
   if (stream.HasUnsent() == stream.watches_room) return;
   stream.watches_room = stream.HasUnsent();
-  poller_.Watch(stream.fd(), static_cast<uint64_t>(to), stream.watches_room);
+  Watch(to);
 }
 
 void TcpLink::FlushAll() {
@@ -132,7 +178,7 @@ void TcpLink::StepDial(int32_t to, Time now) {
   if (outcome == Outcome::kDone) {
     poller_.Remove(peer.dial->fd());
     const std::unique_ptr<Handshake> known = std::move(peer.dial);
-    return Open(to, known->Take());
+    return Open(to, known->Take(), true);
   }
   if (!connecting || peer.dial->is_connecting()) return;
   peer.began = now;
@@ -143,30 +189,45 @@ void TcpLink::StepDial(int32_t to, Time now) {
 void TcpLink::Adopt(std::unique_ptr<Handshake> known) {
   const int32_t from = ToInt(known->peer());
   Peer& peer = peers_[from];
+  if (known->place().lane >= 0) {
+    bool is_second = false;
+    if (peer.state == State::kOpen) peer.lanes.Adopt(known.get(), &is_second);
+    if (is_second) Lose(from, HowEnded(ECONNRESET, false));
+    return TurnDoor();
+  }
   const bool own_stays =
       peer.dial != nullptr && !peer.dial->is_connecting() && ToInt(terms_.rank) < from;
   if (peer.state == State::kOpen || peer.state == State::kLost || own_stays) return;
-  if (known->Agree()) Open(from, known->Take());
+  if (known->Agree()) Open(from, known->Take(), false);
 }
 
-void TcpLink::Open(int32_t to, std::unique_ptr<Wire> wire) {
+void TcpLink::Open(int32_t to, std::unique_ptr<Wire> wire, bool dials) {
   Peer& peer = peers_[to];
   std::erase(dialing_, to);
   StopDial(to);
   peer.state = State::kOpen;
   poller_.Add(wire->socket.fd(), static_cast<uint64_t>(to));
+  peer.lanes.Agree(&common_, Rank{to}, *wire, dials);
   peer.stream.Open(std::move(wire));
   open_.push_back(to);
   Flush(to);
-  const bool complete = std::all_of(peers_.begin(), peers_.end(), [](const Peer& p) {
-    return p.state == State::kOpen || p.state == State::kLost;
-  });
-  if (complete) door_->Shut();
+  TurnDoor();
 }
 
-std::string TcpLink::HowEnded(const Stream& stream) const {
-  if (stream.is_malformed()) return "sends what no rank of this version sends";
-  switch (stream.error()) {
+// It is open while a connection of a peer is expected.
+void TcpLink::TurnDoor() {
+  const bool complete = std::all_of(peers_.begin(), peers_.end(), [](const Peer& p) {
+    return (p.state == State::kOpen && !p.lanes.IsExpected()) || p.state == State::kLost;
+  });
+  if (complete)
+    door_->Shut();
+  else
+    door_->Open();
+}
+
+std::string TcpLink::HowEnded(int error, bool is_malformed) const {
+  if (is_malformed) return "sends what no rank of this version sends";
+  switch (error) {
     case 0:
       return "has died, or its host has (connection closed)";
     case ECONNRESET:
@@ -175,7 +236,7 @@ std::string TcpLink::HowEnded(const Stream& stream) const {
     case ETIMEDOUT:
       return Unreachable(terms_.lease, "");
     default:
-      return Unreachable(terms_.lease, ErrnoText(stream.error()));
+      return Unreachable(terms_.lease, ErrnoText(error));
   }
 }
 
@@ -192,9 +253,11 @@ void TcpLink::End(int32_t peer) {
   if (it.stream.is_open()) poller_.Remove(it.stream.fd());
   ended_.push_back(std::move(it.stream));
   it.stream = Stream();
+  it.lanes.Close();
   StopDial(peer);
   std::erase(dialing_, peer);
   std::erase(open_, peer);
+  TurnDoor();
 }
 
 void TcpLink::Drop(int32_t peer) { End(peer); }
@@ -210,7 +273,12 @@ bool TcpLink::Lost(int32_t* peer, const char** how) {
 
 void TcpLink::Serve(uint64_t key, Time now) {
   const uint64_t size = peers_.size();
-  if (key < size) {
+  if (key == kBell) {
+    HearWorkers();
+  } else if (key >= common_.first_key) {
+    const uint64_t at = key - common_.first_key;
+    peers_[at / Lanes::kMost].lanes.Step(at % Lanes::kMost, now);
+  } else if (key < size) {
     if (peers_[key].stream.is_open()) pass_.push_back(static_cast<int32_t>(key));
   } else if (key < 2 * size) {
     StepDial(static_cast<int32_t>(key - size), now);
@@ -223,7 +291,8 @@ void TcpLink::LoseSilent(Time now) {
   constexpr Time kOften = 10 * kMillisecond;
   const std::vector<int32_t> open = open_;
   for (int32_t peer : open)
-    if (peers_[peer].stream.IsSilent(terms_.lease)) Lose(peer, Unreachable(terms_.lease, ""));
+    if (peers_[peer].stream.IsSilent(terms_.lease) || peers_[peer].lanes.IsSilent(terms_.lease))
+      Lose(peer, Unreachable(terms_.lease, ""));
   check_ = now + std::max(terms_.lease / 8, kOften);
 }
 
@@ -234,6 +303,10 @@ void TcpLink::Tick(Time now) {
     if (peers_[to].dial == nullptr && now >= peers_[to].again) Dial(to, now);
   if (now >= check_) LoseSilent(now);
   next_ = std::min(door_->Next(), open_.empty() ? kNever : check_);
+  for (int32_t peer : open_) {
+    peers_[peer].lanes.Tick(now);
+    next_ = std::min({next_, peers_[peer].lanes.Next(), door_->Next()});
+  }
   for (int32_t to : dialing_) next_ = std::min(next_, peers_[to].again);
   if (!losses_.empty()) next_ = 0;
   poller_.WakeAt(next_);
@@ -261,17 +334,44 @@ void TcpLink::BeginPass() {
   }
 }
 
+// What waits for lanes may go on, and may end.
+void TcpLink::HearWorkers() {
+  crew_.bell().Hear();
+  const std::vector<int32_t> open = open_;
+  for (int32_t peer : open) {
+    if (peers_[peer].is_held) pass_.push_back(peer);
+    if (peers_[peer].lanes.IsMalformed()) Lose(peer, HowEnded(0, true));
+  }
+}
+
+// False: there is none that may be received now (invariant 2 of lanes.h).
+bool TcpLink::Next(int32_t from, std::span<const std::byte>* message) {
+  Peer& peer = peers_[from];
+  if (!peer.is_held) {
+    const Outcome outcome = peer.stream.Receive(&peer.held);
+    if (peer.stream.is_asked() && peer.lanes.MayMeet()) Meet(from);
+    if (outcome == Outcome::kEnded)
+      Lose(from, HowEnded(peer.stream.error(), peer.stream.is_malformed()));
+    if (outcome != Outcome::kDone) return false;
+  }
+  const Lanes::Landing landing = peer.lanes.HasLanded(peer.stream.after());
+  if (landing == Lanes::Landing::kEnded) {
+    Lose(from, HowEnded(peer.lanes.error(), peer.lanes.IsMalformed()));
+    return false;
+  }
+  Hold(from, landing == Lanes::Landing::kWait);
+  *message = peer.held;
+  return landing == Lanes::Landing::kDone;
+}
+
 bool TcpLink::Receive(int32_t* from, std::span<const std::byte>* message) {
   ended_.clear();
   if (!in_pass_) BeginPass();
   in_pass_ = true;
   for (; turn_ < pass_.size(); ++turn_) {
     const int32_t peer = pass_[turn_];
-    Stream& stream = peers_[peer].stream;
-    if (!stream.is_open()) continue;  // dropped since
-    const Outcome outcome = stream.Receive(message);
-    if (outcome == Outcome::kEnded) Lose(peer, HowEnded(stream));
-    if (outcome != Outcome::kDone) continue;
+    if (!peers_[peer].stream.is_open()) continue;  // dropped since
+    if (!Next(peer, message)) continue;
     *from = peer;
     return true;
   }
@@ -281,8 +381,8 @@ bool TcpLink::Receive(int32_t* from, std::span<const std::byte>* message) {
 
 bool TcpLink::Flushed() {
   FlushAll();
-  const bool flushed = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return peer.state == State::kLost || peer.stream.IsConfirmed();
+  const bool flushed = std::all_of(peers_.begin(), peers_.end(), [](Peer& peer) {
+    return peer.state == State::kLost || (peer.stream.IsConfirmed() && peer.lanes.IsConfirmed());
   });
   // No descriptor says that a peer's kernel has confirmed the last bytes.
   if (!flushed) next_ = std::min(next_, MonotonicNow() + kMillisecond);

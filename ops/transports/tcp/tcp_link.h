@@ -1,5 +1,6 @@
 // A Link (core/transport/link.h) over TCP: a connection for each pair of ranks, made when one of
-// them first sends to the other.
+// them first sends to the other, and lanes for large puts, where the machine has cores for their
+// threads (lanes.h).
 //
 //   idle -> dialing (again and again) -> open -> lost
 //        -> open: the peer has dialed
@@ -8,7 +9,7 @@
 //  1. When both dial at once the connection of the lower rank stays, on both sides.
 //  2. What is dialed fails for good once it has failed for a lease: only then is the peer lost. A
 //     handshake that waits for a peer to begin has no limit here.
-//  3. A pair has one connection for all time: a peer that is lost or dropped is refused.
+//  3. A pair has one first connection for all time: a peer that is lost or dropped is refused.
 //
 // One thread at a time. Nothing blocks; descriptor() becomes readable when Receive has something to
 // do.
@@ -23,6 +24,7 @@
 
 #include "core/transport/peer_book.h"
 #include "ops/transports/tcp/door.h"
+#include "ops/transports/tcp/lanes.h"
 #include "ops/transports/tcp/poller.h"
 #include "ops/transports/tcp/stream.h"
 
@@ -34,6 +36,7 @@ class TcpLink {
     Rank rank = kNoRank;
     int listener = -1;  // the link's
     Time lease = 0;
+    int32_t streams = 0;  // connections for large puts; 0: by the cores, 1: the first one
   };
   static Status Open(const Options& options, const PeerBook& book, std::unique_ptr<TcpLink>* link);
 
@@ -44,7 +47,7 @@ class TcpLink {
   // As of Link.
   bool Send(int32_t to, std::span<const std::byte> message);
   bool Put(int32_t to, uint64_t offset, std::span<const std::byte> data);
-  void Land(int32_t from, std::span<std::byte> memory) { peers_[from].stream.Land(memory); }
+  void Land(int32_t from, std::span<std::byte> memory);
   bool Receive(int32_t* from, std::span<const std::byte>* message);
   bool Flushed();
   void Drop(int32_t peer);
@@ -57,6 +60,10 @@ class TcpLink {
   struct Peer {
     State state = State::kIdle;
     Stream stream;
+    Lanes lanes;
+    bool is_held =
+        false;  // `held`, until the puts before it have landed; nothing is read meanwhile
+    std::span<const std::byte> held;
     bool is_listed = false;           // in unsent_
     std::unique_ptr<Handshake> dial;  // null: until `again`
     Time again = kNever;              // of the next dial
@@ -72,6 +79,7 @@ class TcpLink {
   static constexpr size_t kFew = 4;
   static constexpr Time kLook = 50 * kMicrosecond;  // then the poller is asked, too
   static constexpr Time kAgain = 50 * kMillisecond;
+  static constexpr uint64_t kBell = UINT64_MAX - 1;
 
   TcpLink(const Options& options, const PeerBook& book);
   bool Want(int32_t to);
@@ -80,8 +88,14 @@ class TcpLink {
   void StepDial(int32_t to, Time now);
   void Redial(int32_t to, Time now, int error);
   void Adopt(std::unique_ptr<Handshake> known);
-  void Open(int32_t peer, std::unique_ptr<Wire> wire);
+  void Open(int32_t peer, std::unique_ptr<Wire> wire, bool dials);
+  void Meet(int32_t peer);
+  void TurnDoor();
   void Flush(int32_t peer);
+  void Watch(int32_t peer);
+  void Hold(int32_t peer, bool is_held);
+  bool Next(int32_t from, std::span<const std::byte>* message);
+  void HearWorkers();
   void FlushAll();
   void BeginPass();
   void Serve(uint64_t key, Time now);
@@ -89,12 +103,14 @@ class TcpLink {
   void LoseSilent(Time now);
   void Lose(int32_t peer, std::string how);
   void End(int32_t peer);
-  std::string HowEnded(const Stream& stream) const;
+  std::string HowEnded(int error, bool is_malformed) const;
 
   Terms terms_;
   std::vector<Address> addresses_;  // by rank
   std::vector<int32_t> hosts_;
   Poller poller_;
+  Crew crew_;
+  Lanes::Common common_;
   std::unique_ptr<Door> door_;
   std::vector<Peer> peers_;       // by rank
   std::vector<int32_t> dialing_;  // peers

@@ -197,6 +197,12 @@ Outcome Tls::Shake() {
   return Flush() == Outcome::kEnded ? Outcome::kEnded : shaken;
 }
 
+bool Tls::Export(std::span<unsigned char> value) {
+  constexpr std::string_view kLabel = "EXPORTER-covey-tcp-streams";
+  return SSL_export_keying_material(ssl_, value.data(), value.size(), kLabel.data(), kLabel.size(),
+                                    nullptr, 0, 0) == 1;
+}
+
 bool Tls::Write(const void* data, size_t length) {
   records_ += (length + kRecord - 1) / kRecord;
   if (records_ > records_per_key_) {

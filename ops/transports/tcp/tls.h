@@ -72,9 +72,11 @@ class Tls {
   // Without ReadAhead no byte behind the record that it reads is taken from the socket.
   Outcome Read(void* to, size_t length, size_t* read);
   void ReadAhead();
-  // Nothing of the bytes read ahead is left: another Read asks the socket.
+  // Of this connection alone, and equal on both sides, after Shake.
+  bool Export(std::span<unsigned char> value);
   // Read has ended because the connection has, not because of what it brought.
   bool is_cut() const { return last_ == Outcome::kEnded; }
+  // Nothing of the bytes read ahead is left: another Read asks the socket.
   bool IsDrained() const { return ahead_begin_ == ahead_end_ && SSL_pending(ssl_) == 0; }
 
  private:

@@ -180,14 +180,14 @@ TEST(Config, ARankBeyondTheSizeIsRefused) {
 TEST(Config, AgreedTextHoldsWhatMustBeEqualInBaseUnits) {
   Config config;
   EXPECT_EQ(config.AgreedText(),
-            "segment_bytes=65536;network_segment_bytes=1048576;flat_bytes=32768;"
+            "segment_bytes=65536;network_segment_bytes=1048576;tcp_streams=auto;flat_bytes=32768;"
             "read_bytes=1099511627776;"
             "algorithm=auto;cuda_path=auto;nccl_bytes=4096;ipc_bytes=1048576;"
             "memory_limit=0;method=allreduce");
   config.segment_bytes = 4096;
   config.spin = 0;
   EXPECT_EQ(config.AgreedText(),
-            "segment_bytes=4096;network_segment_bytes=1048576;flat_bytes=32768;"
+            "segment_bytes=4096;network_segment_bytes=1048576;tcp_streams=auto;flat_bytes=32768;"
             "read_bytes=1099511627776;"
             "algorithm=auto;cuda_path=auto;nccl_bytes=4096;ipc_bytes=1048576;"
             "memory_limit=0;method=allreduce");

@@ -81,8 +81,12 @@ class Job {
   using More = std::unique_ptr<Link> (*)(std::unique_ptr<Link> tcp, const covey_link_options&);
 
   Job(int size, const std::string& security, Time lease = 10 * kSecond, int family = AF_INET,
-      More more = nullptr)
-      : lease_(lease), security_(security), more_(more), ranks_(static_cast<size_t>(size)) {
+      More more = nullptr, int32_t streams = 1)
+      : lease_(lease),
+        security_(security),
+        more_(more),
+        streams_(streams),
+        ranks_(static_cast<size_t>(size)) {
     address_ = family == AF_INET ? "127.0.0.1" : "::1";
     for (One& one : ranks_) one.listener = Listen(&one.port, family);
   }
@@ -109,7 +113,8 @@ class Job {
                                      .listener = ranks_[rank].listener,
                                      .lease_ns = lease_,
                                      .address = address_.c_str(),
-                                     .is_trusted = 1};
+                                     .is_trusted = 1,
+                                     .streams = streams_};
     std::unique_ptr<PluginLink> link;
     ASSERT_EQ(PluginLink::Open("tcp", covey_open_link, options, &link), Status::Ok());
     ranks_[rank].link = more_ == nullptr ? std::move(link) : more_(std::move(link), options);
@@ -168,6 +173,7 @@ class Job {
   const Time lease_;
   const std::string security_;
   const More more_;
+  const int32_t streams_;
   std::string address_;
   std::vector<One> ranks_;
 };

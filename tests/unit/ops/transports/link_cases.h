@@ -21,12 +21,13 @@ namespace covey {
 struct Engine {
   const char* security;
   Job::More more;
+  int32_t streams = 1;
 };
 
 class LinkTest : public ::testing::TestWithParam<Engine> {
  protected:
   Job Make(int size, Time lease = 10 * kSecond) {
-    return Job(size, GetParam().security, lease, AF_INET, GetParam().more);
+    return Job(size, GetParam().security, lease, AF_INET, GetParam().more, GetParam().streams);
   }
 };
 

@@ -2,14 +2,96 @@
 // is TCP's own: leases, dials, bounds.
 #include "ops/transports/tcp/tcp_link.h"
 
+#include <filesystem>
+
 #include "tests/unit/ops/transports/link_cases.h"
 
 namespace covey {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Tcp, LinkTest,
-                         ::testing::Values(Engine{"auth", nullptr}, Engine{"tls", nullptr}),
-                         [](const auto& of) { return std::string(of.param.security); });
+                         ::testing::Values(Engine{"auth", nullptr, 1}, Engine{"tls", nullptr, 1},
+                                           Engine{"auth", nullptr, 4}, Engine{"tls", nullptr, 4}),
+                         [](const auto& of) {
+                           return of.param.security + std::to_string(of.param.streams);
+                         });
+
+// From the second one on these go by lanes, where there are any.
+TEST_P(LinkTest, EachOfManyLargePutsIsThereWithItsMessage) {
+  constexpr size_t kLength = 1500001;
+  constexpr int kPuts = 24;
+  Job job = Make(2);
+  job.OpenAll();
+  Bytes memory[2] = {Bytes(2 * kLength), Bytes(2 * kLength)};
+  std::vector<Bytes> data;
+  for (int i = 0; i < kPuts; ++i) data.push_back(Pattern(kLength - 16384 * i, i));
+  for (int r = 0; r < 2; ++r) job.link(r).Land(Rank{1 - r}, memory[r]);
+  // As a transport does: a place is used again once the peer has answered.
+  for (int i = 0; i < kPuts; ++i) {
+    for (int r = 0; r < 2; ++r) {
+      job.Put(r, 1 - r, i % 2 * kLength, data[i]);
+      job.Send(r, 1 - r, Pattern(1, i));
+    }
+    const auto count = static_cast<size_t>(i) + 1;
+    job.Until([&] { return job.mail(0).size() == count && job.mail(1).size() == count; });
+    for (const Bytes& landed : memory)
+      EXPECT_EQ(std::memcmp(landed.data() + i % 2 * kLength, data[i].data(), data[i].size()), 0);
+  }
+  job.Until([&] { return job.link(0).Flushed() && job.link(1).Flushed(); });
+}
+
+TEST_P(LinkTest, AKilledPeerAmidLargePutsIsLost) {
+  Job job = Make(2);
+  const Bytes data = Pattern(1000000, 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    job.Open(1);
+    for (;;) {
+      job.Put(1, 0, 0, data);
+      job.Send(1, 0, Pattern(1, 1));
+    }
+  }
+  job.Close(1);
+  job.Open(0);
+  Bytes memory(data.size());
+  job.link(0).Land(Rank{1}, memory);
+  job.Until([&] { return job.mail(0).size() >= 20; });
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  job.Until([&] { return !job.losses(0).empty(); });
+  EXPECT_EQ(job.losses(0)[0].how.find("has died, or its host has ("), 0u);
+  const size_t received = job.mail(0).size();
+  job.Pump(0);
+  EXPECT_EQ(job.mail(0).size(), received);
+}
+
+int Threads() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+TEST_P(LinkTest, ThreadsEndWithTheLink) {
+  const int before = Threads();
+  const Bytes data = Pattern(1000000, 1);
+  Bytes memory(data.size());
+  {
+    Job job = Make(2);
+    job.OpenAll();
+    job.link(1).Land(Rank{0}, memory);
+    const int wanted = GetParam().streams == 1 ? 0 : 2 * GetParam().streams;
+    for (int i = 0; i < 2; ++i) {
+      job.Put(0, 1, 0, data);
+      job.Send(0, 1, Pattern(1, 1));
+      job.Until([&] { return job.mail(1).size() == static_cast<size_t>(i) + 1; });
+    }
+    EXPECT_EQ(Threads() - before, wanted);
+  }
+  // The kernel forgets them a moment after they have been joined.
+  const Time limit = MonotonicNow() + kHardLimit;
+  while (Threads() != before && MonotonicNow() < limit) {
+  }
+  EXPECT_EQ(Threads(), before);
+}
 
 class TcpLinkTest : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Security, TcpLinkTest, ::testing::Values("auth", "tls"),
