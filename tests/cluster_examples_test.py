@@ -4,7 +4,6 @@ the scripts on such hosts where Slurm is installed."""
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import re
@@ -15,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
+import yaml
 from cluster_hosts_test import Hosts
 from cluster_test import _CLUSTER, _LIMIT_S, _ROOT, need, until
 
@@ -48,57 +48,12 @@ PartitionName=all Nodes=a,b Default=YES
 """
 
 
-# ---- As much of YAML as the manifests need: blocks by indentation, and scalars -------------------
-
-Lines = List[Tuple[int, str]]
-
-
-def documents(text: str) -> List[Any]:
-    """The documents of a file. Raises ValueError: a line is something else."""
-    found = []
-    for part in re.split(r"^---$", text, flags=re.M):
-        bare = (re.sub(r"(^|\s)#.*", "", line).rstrip() for line in part.splitlines())
-        found.append(_block([(len(it) - len(it.lstrip()), it.strip()) for it in bare if it]))
-    return found
-
-
-def _block(lines: Lines) -> Any:
-    indent, first = lines[0]
-    is_list = first.startswith("- ")
-    parts: List[Lines] = []
-    for line in lines:
-        if line[0] == indent and line[1].startswith("- ") == is_list:
-            parts.append([])
-        elif line[0] <= indent:
-            raise ValueError(f"{line[1]} is not in line with {first}")
-        parts[-1].append(line)
-    if is_list:
-        return [_block([(indent + 2, part[0][1][2:]), *part[1:]]) for part in parts]
-    if ":" not in first and len(lines) == 1:
-        return _scalar(first)
-    found: Dict[str, Any] = {}
-    for (_, line), *below in parts:
-        key, colon, value = line.partition(":")
-        if not colon or key in found or bool(value) == bool(below):
-            raise ValueError(f"{line} is no key with a value")
-        found[key] = _block(below) if below else _scalar(value.strip())
-    return found
-
-
-def _scalar(text: str) -> Any:
-    if text[0] in '"[{':
-        return json.loads(text)
-    if re.fullmatch("0[0-7]+", text):
-        return int(text, 8)
-    return json.loads(text) if re.fullmatch("[0-9]+|true|false", text) else text
-
-
 class Manifest(unittest.TestCase):
     """job.yaml, read."""
 
     def setUp(self) -> None:
         text = (_KUBERNETES / "job.yaml").read_text(encoding="utf-8")
-        self.service, self.job = documents(text)
+        self.service, self.job = yaml.safe_load_all(text)
         self.pod = self.job["spec"]["template"]["spec"]
         (self.container,) = self.pod["containers"]
 
@@ -121,14 +76,6 @@ class Manifest(unittest.TestCase):
 
 
 class ManifestTest(Manifest):
-    def test_the_parser(self) -> None:
-        text = "a: 1  # one\nb:\n  - c: \"2\"\n    d: x y\n  - e\nf: [\"g\"]\n---\nh: 0400\n"
-        wanted = [{"a": 1, "b": [{"c": "2", "d": "x y"}, "e"], "f": ["g"]}, {"h": 256}]
-        self.assertEqual(documents(text), wanted)
-        for broken in ("a: 1\n b: 2\n", "a\nb: 1\n", "a: 1\na: 2\n", "a:\n"):
-            with self.subTest(broken), self.assertRaises(ValueError):
-                documents(broken)
-
     def test_names_agree(self) -> None:
         service, job = (it["metadata"]["name"] for it in (self.service, self.job))
         self.assertEqual(self.service["spec"]["clusterIP"], "None")

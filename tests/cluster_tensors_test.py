@@ -52,31 +52,6 @@ for method in METHODS.split():
 print(f"fine {rank}", flush=True)
 """
 
-# The backend of torch.distributed, under DDP.
-BACKEND = """
-import torch, torch.distributed as dist, covey.torch
-torch.set_num_threads(1)
-torch.manual_seed(0)
-dist.init_process_group("covey")
-rank, size = dist.get_rank(), dist.get_world_size()
-net = torch.nn.Sequential(torch.nn.Linear(300, 300), torch.nn.ReLU(), torch.nn.Linear(300, 10))
-ddp = torch.nn.parallel.DistributedDataParallel(net)
-optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-for step in range(5):
-    optimizer.zero_grad()
-    drawn = torch.Generator().manual_seed(rank + 10 * step)
-    ddp(torch.randn(8, 300, generator=drawn)).square().mean().backward()
-    optimizer.step()
-mine = torch.cat([p.detach().flatten() for p in net.parameters()])
-all_ranks = [torch.empty_like(mine) for _ in range(size)]
-dist.all_gather(all_ranks, mine)
-assert all(torch.equal(theirs, mine) for theirs in all_ranks)
-dist.barrier()
-print(f"fine {rank}", flush=True)
-dist.destroy_process_group()
-"""
-
-
 def start(host: str, *command: str, env: Dict[str, str]) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, _CLUSTER, "exec", host, *command], env=env, text=True,
@@ -89,7 +64,7 @@ class Tensors(Hosts):
             self.assertEqual(said.count(f"fine {rank}\n"), 1, said)
 
 
-class TcpTest(Tensors):
+class Tcp(Tensors):
     """Jobs of coveyrun."""
 
     def fine(self, code: str, hosts: str, size: int, *more: str) -> None:
@@ -97,9 +72,8 @@ class TcpTest(Tensors):
         self.assertEqual(status, 0, said)
         self.check_fine(said + "\n", size)
 
-    def test_operations_of_two_and_two(self) -> None:
-        self.fine(OPERATIONS, "a:2,b:2", 4)
 
+class TcpTest(Tcp):
     def test_operations_of_three_and_one_without_encryption(self) -> None:
         self.fine(OPERATIONS, "a:3,b:1", 4, "--network-security", "auth")
 
@@ -108,9 +82,6 @@ class TcpTest(Tensors):
 
     def test_methods(self) -> None:
         self.fine(TRAINING, "a:2,b,c", 4)
-
-    def test_backend_of_torch_distributed(self) -> None:
-        self.fine(BACKEND, "a:2,b", 3)
 
 
 class TorchrunTest(Tensors):

@@ -1,4 +1,4 @@
-"""Mutants of engine, shared memory, queue, views and C API, and the tests that must catch them."""
+"""Mutants of engine, networks, queue, views and C API, and the tests that must catch them."""
 
 # Mutant -> the files it changes, and which tests are to fail (mutants/caught.cc).
 CODE_MUTANTS = {
@@ -12,6 +12,31 @@ CODE_MUTANTS = {
     "c_shutdown_is_a_timeout": (["core/api/c_api.cc"], "HandlesEndTest.*"),
     "c_size_of_structs_is_not_looked_at": (["core/api/runtime_handle.cc"], "MisuseTest.*"),
     "c_wait_holds_nothing": (["core/api/c_api.cc"], "Each/HandlesTest.*/wait"),
+    "choice_early_messages_are_dropped": (
+        ["core/transport/link_agreement.cc"],
+        "LinkAgreementTest.WhatComesEarly*",
+    ),
+    "choice_goes_before_its_words": (
+        ["core/transport/link_agreement.cc"],
+        "LinkAgreementTest.RankZeroStays*",
+    ),
+    "choice_is_told_early": (["core/transport/link_agreement.cc"], "LinkAgreementTest.AllHear*"),
+    "choice_looks_for_losses_first": (
+        ["core/transport/link_agreement.cc"],
+        "LinkAgreementTest.AVerdictCounts*",
+    ),
+    "choice_takes_any_message": (
+        ["core/transport/link_agreement.cc"],
+        "LinkAgreementTest.ARankThatDoesNot*",
+    ),
+    "choice_takes_any_obstacle": (
+        ["core/transport/link_agreement.cc"],
+        "LinkAgreementTest.AllHear*",
+    ),
+    "choice_waits_for_ever": (
+        ["core/transport/link_agreement.cc"],
+        "LinkAgreementTest.ARankThatIsAbsent*",
+    ),
     "engine_progress_lock_for_two": (
         ["core/engine/engine.cc"],
         "*/EngineTest.TwoThreads*/*:*/EngineTest.Many*/*",
@@ -39,6 +64,42 @@ CODE_MUTANTS = {
         "*/WakeupsTest.OfAWaiter*/np3",
     ),
     "engine_stop_is_looked_for_first": (["core/engine/engine.cc"], "*/EngineStopTest.*"),
+    "guard_keeps_whom_it_drops": (
+        ["core/transport/guarded_link.cc"],
+        "GuardedLinkTest.ALossOnEither*",
+    ),
+    "guard_loss_is_told_twice": (
+        ["core/transport/guarded_link.cc"],
+        "GuardedLinkTest.ALossOnEither*",
+    ),
+    "guard_offer_is_made_once": (
+        ["core/transport/guarded_link.cc"],
+        "GuardedLinkTest.AGuardWithoutRoom*",
+    ),
+    "guard_offer_is_not_answered": (
+        ["core/transport/guarded_link.cc"],
+        "GuardedLinkTest.APairMeets*",
+    ),
+    "guard_rings_nobody": (
+        ["core/transport/guarded_link.cc"],
+        "GuardedLinkTest.MessagesOfBothLinksRing",
+    ),
+    "guard_second_offer_is_taken": (
+        ["core/transport/guarded_link.cc"],
+        "GuardedLinkTest.ASecondOffer*",
+    ),
+    "guard_sends_to_the_lost": (
+        ["core/transport/guarded_link.cc"],
+        "GuardedLinkTest.APeerThatIsLostBefore*",
+    ),
+    "guard_short_offer_is_taken": (
+        ["core/transport/guarded_link.cc"],
+        "GuardedLinkTest.AShortOffer*",
+    ),
+    "guard_token_is_not_drawn": (
+        ["core/transport/guarded_link.cc"],
+        "GuardedLinkTest.APairMeets*:GuardedLinkTest.TokensAreDrawn",
+    ),
     "p10_averages_with_the_dead": (
         ["core/gossip/gossip.cc"],
         "TrainerPairsTest.ARankThatHasClosed*",
@@ -199,6 +260,9 @@ BODIES = [
     "unit/train/trainer_parts_test.cc",
     "unit/train/trainer_test.cc",
     "unit/train/trainer_world.h",
+    "unit/transport/guarded_link_test.cc",
+    "unit/transport/link_agreement_test.cc",
+    "unit/transport/memory_links.h",
 ]
 
 # What stands in a library that is linked as a whole, with sources that have mutants.

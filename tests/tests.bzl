@@ -226,5 +226,22 @@ def py_tests(folder, deps = [], data = [], tags = [], **kwargs):
             **kwargs
         )
 
+def cluster_tests(**kwargs):
+    """One py_test for each `cluster_*test.py`. A sandbox forbids mounts; the tool and the guide are
+    read where they lie. All but the small one need `tools/test --cluster`."""
+    shared = native.glob(["cluster_*.py"]) + ["parallel/operations.py"]
+    for path in native.glob(["cluster_*test.py"]):
+        name = path[:-len(".py")]
+        native.py_test(
+            name = name,
+            srcs = ["runner.py", "lean/sitecustomize.py"] + shared,
+            main = "runner.py",
+            args = [native.package_name() + "/" + path],
+            python_version = "PY3",
+            tags = ["cpu:2", "external", "no-sandbox", "processes", "python"] +
+                   ([] if name == "cluster_small_test" else ["cluster"]),
+            **kwargs
+        )
+
 def _deps(names):
     return {name: None for name in names}.keys()

@@ -37,6 +37,7 @@ class Agreement {
         heard_(static_cast<size_t>(link->size())) {}
 
   Status Lead() {
+    // transport-A1: the verdict is over the words of all.
     for (int32_t r = 1; r < link_->size(); ++r) RETURN_IF_ERROR(HearOf(Rank{r}));
     for (int32_t r = 1; r < link_->size(); ++r) RETURN_IF_ERROR(Tell(Rank{r}));
     return Flush();
@@ -57,7 +58,8 @@ class Agreement {
       RETURN_IF_ERROR(Look("has not called init()", peer));
     return Status::Ok();
   }
-  // Others begin with what rank 0 has told them. Those that have left since are told of later.
+  // transport-A3: others begin with what rank 0 has told them. A rank that has left since is
+  // noticed later.
   Status Flush() {
     while (!link_->Flushed()) {
       bool any = false;
@@ -72,10 +74,12 @@ class Agreement {
   Status Look(const char* awaited, Rank whom) {
     bool any = false;
     RETURN_IF_ERROR(Listen(&any));
-    if (any) return Status::Ok();  // it may be what was awaited, of one that has left since
+    // transport-A3: it may be what was awaited, of one that has left since.
+    if (any) return Status::Ok();
     if (const std::vector<PeerLoss> lost = link_->PollLost(); !lost.empty())
       return Status::Aborted("rank " + std::to_string(ToInt(lost[0].rank)) + " " + lost[0].how,
                              lost[0].rank);
+    // transport-A4: a rank that never comes is named.
     if (MonotonicNow() > deadline_)
       return Status::Timeout("rank " + std::to_string(ToInt(whom)) + " " + awaited, whom);
     Sleep();
@@ -100,17 +104,20 @@ class Agreement {
   Status Hear(Rank from, std::span<const std::byte> message) {
     const bool leads = link_->rank() == Rank{0};
     const auto sender = static_cast<size_t>(ToInt(from));
+    // transport-A2: other messages are of ranks that go on already.
     if (heard_[sender] || (!leads && from != Rank{0})) {
       verdict_->early.emplace_back(from, Bytes(message.begin(), message.end()));
       return Status::Ok();
     }
     heard_[sender] = true;
     LinkVerdict word;
+    // transport-A4: no choice is made with a rank of another version.
     if (!Unpack(message, link_->size(), &word))
       return Status::Aborted("rank " + std::to_string(ToInt(from)) +
                                  " does not choose a network as the others do: COVEY_TRANSPORT "
                                  "and Covey's version have to be the same on all ranks",
                              from);
+    // transport-A1: of several obstacles that of the lowest rank.
     const bool is_lower =
         word.hindered != kNoRank &&
         (verdict_->hindered == kNoRank || ToInt(word.hindered) < ToInt(verdict_->hindered));

@@ -225,7 +225,7 @@ def load(path: Any, model: Any, optimizer: Any = None, **also: Any) -> Any:
     ``covey.keras.checkpoint.load``.
 
     Args:
-        path: the folder.
+        path: the folder, in a file system that all ranks share, or a copy of it on every host.
         model: a torch.nn.Module, or a Keras model, made as it was for ``save``.
         optimizer: a ``DistributedOptimizer`` of the same class; None: that of a Keras model.
         **also: objects that were saved by these names (torch).

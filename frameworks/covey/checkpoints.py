@@ -19,6 +19,8 @@ from covey.method import text_at
 Dump = Callable[[Any], None]
 """Writes a file's content to it."""
 
+_SHARED = "the path has to be in a file system that all ranks share"
+
 
 class Loaded:
     """The outcome of ``load``.
@@ -65,7 +67,7 @@ def look(
 
     Raises:
         BadCheckpoint: (a ValueError) it is not whole, or of another framework.
-        InvalidArgument: (a ValueError) there is none.
+        InvalidArgument: (a ValueError) there is none, or a rank does not see it.
     """
 
     def find() -> Tuple[str, Dict[str, Any]]:
@@ -76,7 +78,24 @@ def look(
         return str(found), manifest
 
     found, manifest = meeting.on_lead(find)
+    with meeting.part():
+        _check_shared(pathlib.Path(found), manifest, meeting.group.ranks[0])
+    meeting.agree()
     return pathlib.Path(found), manifest
+
+
+def _check_shared(found: pathlib.Path, manifest: Mapping[str, Any], lead: int) -> None:
+    """Raises InvalidArgument (a ValueError) where this rank's folder is not that of ``lead``."""
+    if not (found / checkpoint_folder.MANIFEST).is_file():
+        raise InvalidArgument(
+            f"{found} was found by rank {lead} and is not to be seen here: {_SHARED}, or be copied "
+            "to every host"
+        )
+    if checkpoint_folder.read_manifest(found) != manifest:
+        raise InvalidArgument(
+            f"{found} is another checkpoint here than on rank {lead}: {_SHARED}, or be copied anew "
+            "to every host"
+        )
 
 
 def first_difference(own: Sequence[Any], theirs: Sequence[Any]) -> Optional[Tuple[int, Any, Any]]:
@@ -121,7 +140,7 @@ def write(
             if not where.is_dir():
                 raise InvalidArgument(
                     f"{where} was made by rank {meeting.group.ranks[0]} and is not to be seen "
-                    "here: the path has to be in a file system that all ranks share"
+                    f"here: {_SHARED}"
                 )
             for name, dump in files.items():
                 entries[name] = tuple(checkpoint_folder.write(where, name, dump))

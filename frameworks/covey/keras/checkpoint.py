@@ -136,7 +136,7 @@ def load(path: Any, model: Any, optimizer: Any = None) -> Loaded:
     the changed parts are said on stderr by rank 0 and in ``reset``.
 
     Args:
-        path: the folder.
+        path: the folder, in a file system that all ranks share, or a copy of it on every host.
         model: a Keras model, made as it was for ``save``.
         optimizer: its ``DistributedOptimizer``; None: the model's.
 
@@ -146,8 +146,9 @@ def load(path: Any, model: Any, optimizer: Any = None) -> Loaded:
     Raises:
         BadCheckpoint: (a ValueError) a file is missing, cut short or changed, or a newer Covey has
             written it. The message names the file.
-        InvalidArgument: (a ValueError) there is none; it is of another model (the message names the
-            first variable that differs); the model has done a step, or is not built.
+        InvalidArgument: (a ValueError) there is none, or a rank does not see it; it is of another
+            model (the message names the first variable that differs); the model has done a step,
+            or is not built.
 
     Example:
         >>> loaded = covey.load("run/last", model)

@@ -152,7 +152,7 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
     was reached, and what was reset is said on stderr by rank 0 and in ``reset``.
 
     Args:
-        path: the folder.
+        path: the folder, in a file system that all ranks share, or a copy of it on every host.
         model: the module, made as it was for ``save``.
         optimizer: a ``DistributedOptimizer`` of the same class, with the same parameter groups.
         **also: objects to give their state back to, by the names they had: a scheduler.
@@ -160,8 +160,9 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
     Raises:
         BadCheckpoint: (a ValueError) a file is missing, cut short or changed, or a newer Covey has
             written it. Nothing was loaded, on any rank; the message names the file.
-        InvalidArgument: (a ValueError) there is none; it is of another model (the message names the
-            first tensor that differs) or optimizer; it has nothing by a name in ``also``.
+        InvalidArgument: (a ValueError) there is none, or a rank does not see it; it is of another
+            model (the message names the first tensor that differs) or optimizer; it has nothing by
+            a name in ``also``.
         Timeout: with a method that has ``max_wait``: a rank has not come.
 
     Example:

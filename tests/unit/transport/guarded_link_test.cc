@@ -108,13 +108,39 @@ TEST_F(GuardedLinkTest, ALossOnEitherLinkIsToldOnce) {
   EXPECT_TRUE(links[0]->Send(Rank{1}, kWord)) << "to a lost peer everything may go";
 }
 
-TEST_F(GuardedLinkTest, ASecondOfferAndAShortOneAreRefused) {
+TEST_F(GuardedLinkTest, APeerThatIsLostBeforeItHasMetTakesAllMessages) {
+  guard_faults[0].losses = {{Rank{1}, "is gone"}};
+  Look(0);
+  EXPECT_TRUE(links[0]->Send(Rank{1}, kWord));
+  EXPECT_TRUE(links[0]->Put(Rank{1}, 0, kWord));
+  EXPECT_EQ(losses[0].size(), 1u);
+}
+
+TEST_F(GuardedLinkTest, MessagesOfBothLinksRing) {
+  pollfd wake{links[1]->Descriptor(), POLLIN, 0};
+  for (MemoryNetwork* network : {&guard_network, &fast_network}) {
+    EXPECT_EQ(poll(&wake, 1, 0), 0);
+    network->Send(Rank{0}, Rank{1}, Bytes(9));
+    EXPECT_EQ(poll(&wake, 1, 0), 1);
+    Rank from = kNoRank;
+    Bytes message;
+    while (network->Receive(Rank{1}, &from, &message)) continue;
+  }
+}
+
+TEST_F(GuardedLinkTest, ASecondOfferIsRefused) {
   Meet();
-  guard_network.Send(Rank{0}, Rank{1}, Bytes(9));
-  guard_network.Send(Rank{1}, Rank{0}, Bytes(3));
-  Until([&] { return !losses[0].empty() && !losses[1].empty(); });
-  for (int r = 0; r < 2; ++r)
-    EXPECT_EQ(losses[r][0].how, "sends what no rank of this version sends");
+  links[1]->Hear(Rank{0}, Bytes(9));
+  Look(1);
+  ASSERT_EQ(losses[1].size(), 1u);
+  EXPECT_EQ(losses[1][0].how, "sends what no rank of this version sends");
+}
+
+TEST_F(GuardedLinkTest, AShortOfferIsRefused) {
+  links[0]->Hear(Rank{1}, Bytes(3));
+  Look(0);
+  ASSERT_EQ(losses[0].size(), 1u);
+  EXPECT_EQ(losses[0][0].how, "sends what no rank of this version sends");
 }
 
 }  // namespace

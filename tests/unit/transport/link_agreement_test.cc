@@ -88,6 +88,13 @@ TEST_F(LinkAgreementTest, ARankThatIsAbsentOrLostIsNamed) {
   EXPECT_EQ(lost.message(), "rank 3 has died");
 }
 
+TEST_F(LinkAgreementTest, RankZeroStaysUntilItsWordsHaveGone) {
+  faults[0].unsent = 3;
+  Agree({"", "", "", ""});
+  EXPECT_EQ(statuses[0], Status::Ok());
+  EXPECT_EQ(faults[0].unsent, 0);
+}
+
 // Its last words are there: rank 0 leaves after the verdict that ends the job.
 TEST_F(LinkAgreementTest, AVerdictCountsThoughItsSenderHasLeft) {
   LinkVerdict refused;

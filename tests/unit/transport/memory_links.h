@@ -61,6 +61,7 @@ class MemoryNetwork {
 // What a test decides for a link.
 struct Faults {
   int refusals = 0;              // Send is false so many times
+  int unsent = 0;                // Flushed is false so many times
   std::vector<PeerLoss> losses;  // of the next PollLost
   std::vector<Rank> dropped;
 };
@@ -89,7 +90,7 @@ class MemoryLink final : public AddressedLink {
     *message = received_;
     return true;
   }
-  bool Flushed() override { return true; }
+  bool Flushed() override { return faults_->unsent == 0 || --faults_->unsent < 0; }
   void Drop(Rank peer) override { faults_->dropped.push_back(peer); }
   int Descriptor() const override { return network_->bell(rank_); }
   std::vector<PeerLoss> PollLost() override { return std::exchange(faults_->losses, {}); }
