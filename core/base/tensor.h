@@ -103,6 +103,7 @@ struct Request {
   std::string codec;   // with every parameter (core/run/codec.h); empty = none
   EncodedLayout form;  // of the codec
   uint64_t draw = 0;   // seed of a codec that rounds at random; 0: by the occurrence
+  bool feeds_back = false;  // the codec's residual is in a later contribution: each travels alone
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;  // one per input; none where the kind gathers
   std::vector<int64_t> splits;  // alltoall: rows of the input for each member, from the first on

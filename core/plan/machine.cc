@@ -74,7 +74,9 @@ Status Machine::Run() {
 // The executor's work before the first step: the first segment, then tick 1.
 std::string Machine::Begin(int32_t me) {
   const uint64_t first = std::min(InputBytes(problem_, me), SegmentBytes(problem_));
-  if (problem_.form.Codes()) {
+  if (!schedules_[0].reads_begin) {
+    // Nothing is staged, or nobody may read it.
+  } else if (problem_.form.Codes()) {
     const Buffer slot{Place::kLanding, static_cast<int16_t>(me), 0, 0};
     if (std::string wrong = Encode(me, slot, 0, first); !wrong.empty()) return wrong;
   } else if (schedules_[0].reads_begin && !IsUnstaged(problem_, me) &&

@@ -84,10 +84,14 @@ class Machine {
   std::string Mix(int32_t me, const Step& step);
   std::string Sum(int32_t me, const Step& step);
   std::string SumHost(int32_t me, const Step& step);
+  std::string Code(int32_t me, const Step& step);
   std::string Encode(int32_t me, const Buffer& slot, uint64_t begin, uint64_t length);
   std::string ReduceCoded(int32_t me, const Step& step);
   std::string MixCoded(int32_t me, const Step& step);
   std::string LoadCoded(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* terms);
+  int32_t RangeOf(uint64_t begin, uint64_t length);
+  std::string EncodeSum(int32_t me, const Step& step);
+  std::string DecodeSum(int32_t me, const Step& step);
   Region* MirrorOf(int32_t reader, int32_t owner, uint32_t slot);
   std::string Find(int32_t me, const Buffer& buffer, uint64_t length, Region** region);
   std::string Load(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* held);
@@ -114,6 +118,12 @@ class Machine {
   Symbols symbols_;
   std::deque<Region> user_memory_;
   std::vector<std::pair<uint64_t, uint64_t>> coded_;  // ranges of the message: begin, length
+  struct CodedSum {
+    Symbol sum;
+    uint64_t begin, end;  // of the message
+    int32_t rank;
+  };
+  std::vector<CodedSum> coded_sums_;
   std::vector<Member> members_;
 };
 

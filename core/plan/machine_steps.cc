@@ -54,14 +54,13 @@ std::string Machine::Perform(int32_t me, const Step& step) {
     }
     case StepKind::kEncode:
     case StepKind::kReduceCoded:
+    case StepKind::kEncodeSum:
+    case StepKind::kDecodeSum:
+    case StepKind::kAddDecoded:
     case StepKind::kMixCoded: {
       std::string wrong = CheckElements(step);
       if (wrong.empty() && !problem_.form.Codes()) wrong = "encodes, and there is no codec";
-      if (!wrong.empty()) return wrong;
-      if (step.kind == StepKind::kMixCoded) return MixCoded(me, step);
-      return step.kind == StepKind::kReduceCoded
-                 ? ReduceCoded(me, step)
-                 : Encode(me, step.dst, step.input_offset, step.length_bytes);
+      return wrong.empty() ? Code(me, step) : wrong;
     }
   }
   return "unknown kind of step";

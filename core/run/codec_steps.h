@@ -29,6 +29,8 @@ class CodecSteps {
   void Encode(const Exchange& exchange, const Step& step);  // kEncode
   void Reduce(const Exchange& exchange, const Step& step);  // kReduceCoded
   void Mix(const Exchange& exchange, const Step& step);     // kMixCoded
+  void EncodeSum(const Exchange& exchange, const Step& step);  // kEncodeSum
+  void DecodeSum(const Exchange& exchange, const Step& step);  // kDecodeSum, kAddDecoded
 
  private:
   void AddMoved(const Exchange& exchange, const Step& step, size_t at,

@@ -66,6 +66,7 @@ def submit1(
     codec: Optional[str] = ...,
     neighbors: Optional[Tuple[Any, ...]] = ...,
     codec_draw: int = ...,
+    feeds_back: int = ...,
     /,
 ) -> Handle[Any]: ...
 
