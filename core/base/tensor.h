@@ -74,6 +74,7 @@ struct Group {
   uint64_t key = 0;  // 0 = the world; else a hash of the members, equal on every rank
   std::vector<Rank> members;
   GroupIndex my_index{-1};
+  std::vector<int32_t> hosts;  // by member: HostsOf of core/transport
 
   int size() const { return static_cast<int>(members.size()); }
   Rank Coordinator() const { return members.front(); }  // the lowest rank

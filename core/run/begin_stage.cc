@@ -52,7 +52,7 @@ bool BeginStage::StagesInput(const Exchange& x) const {
 uint64_t BeginStage::LongestStaged(const Exchange& x) const {
   if (x.shares_memory) return ~uint64_t{0};
   if (x.request->kind == Kind::kAlltoall) return x.channel->slot_bytes;
-  if (x.request->kind != Kind::kAllgather || HostsOf(x.request->group->members).empty())
+  if (x.request->kind != Kind::kAllgather || HostsOf(*transport_, x.request->group->members).empty())
     return ~uint64_t{0};
   return std::min(options_.unstaged_above / x.size(), kCopiedBytes - 1);
 }
@@ -180,24 +180,10 @@ bool BeginStage::Agree(Exchange* x) {
   return !FindConflict(tables, &conflict);
 }
 
-// By member, as Problem::hosts.
-std::vector<int32_t> BeginStage::HostsOf(const std::vector<Rank>& members) const {
-  std::vector<Rank> known;
-  std::vector<int32_t> hosts;
-  for (const Rank member : members) {
-    const Rank host = transport_->HostOf(member);
-    const auto found = std::find(known.begin(), known.end(), host);
-    hosts.push_back(static_cast<int32_t>(found - known.begin()));
-    if (found == known.end()) known.push_back(host);
-  }
-  if (known.size() == members.size()) hosts.clear();
-  return hosts;
-}
-
 void BeginStage::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !x->shares_memory;
-  if (problem.mirrored) problem.hosts = HostsOf(x->request->group->members);
+  if (problem.mirrored) problem.hosts = HostsOf(*transport_, x->request->group->members);
   const uint64_t longest = LongestStaged(*x);
   for (size_t j = 0; j < x->size(); ++j) {
     const uint64_t length = InputBytes(problem, static_cast<int32_t>(j));

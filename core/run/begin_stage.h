@@ -63,7 +63,6 @@ class BeginStage {
   void PushHeader(const Exchange& exchange);
   void PushBegin(Exchange* exchange);
   uint64_t LongestStaged(const Exchange& exchange) const;
-  std::vector<int32_t> HostsOf(const std::vector<Rank>& members) const;
   std::vector<Rank> ReadersOf(const Exchange& exchange) const;
 
   Options options_;

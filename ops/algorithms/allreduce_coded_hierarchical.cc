@@ -15,9 +15,9 @@
 // hosts.
 //   error   of a sum, an element, with bound() of codec-D3 and S_h what host h has summed up:
 //           sum over h of bound(S_h), and with more than two hosts + bound(sum of the decoded S_h).
-//           In every codec of the catalogue bound grows no faster than its argument, so the first
-//           term is at most that of `coded`, the sum over ranks of bound(x_r), and the second again
-//           as much, but for rounding. fp16 overflows where a sum over a host does.
+//           By codec-D4 the first term is at most that of `coded`, the sum over ranks of
+//           bound(x_r), and the second about as much again. fp16 overflows where the sum of a host
+//           or of all does, bf16 no sooner than float32.
 //   random  codes are drawn by their rank, place and slot: the expectation of a result is the sum
 // Contributions whose residuals are fed back are not for it (Problem::encodes_sums): what is left
 // out of a sum is no rank's. They take `coded`.
