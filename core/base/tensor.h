@@ -101,9 +101,9 @@ struct Request {
   Rank root = kNoRank;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::string codec;   // with every parameter (core/run/codec.h); empty = none
-  EncodedLayout form;  // of the codec
-  uint64_t draw = 0;   // seed of a codec that rounds at random; 0: by the occurrence
+  std::string codec;        // with every parameter (core/run/codec.h); empty = none
+  EncodedLayout form;       // of the codec
+  uint64_t draw = 0;        // seed of a codec that rounds at random; 0: by the occurrence
   bool feeds_back = false;  // the codec's residual is in a later contribution: each travels alone
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;  // one per input; none where the kind gathers

@@ -77,7 +77,8 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memor
                    .engine = engine,
                    .awaited = options_.awaited,
                    .order = options_.order}),
-      trainer_(options_.method, ViewOf(*options_.group), options_.step, options_.has_state, options_.end, options_.reduces, options_.vacates),
+      trainer_(options_.method, ViewOf(*options_.group), options_.step, options_.has_state,
+               options_.end, options_.reduces, options_.vacates),
       window_(std::move(window)),
       hypers_(static_cast<size_t>(options_.hypers)) {}
 

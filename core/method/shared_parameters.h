@@ -91,8 +91,9 @@ inline constexpr MethodParameter kCrossEvery = {
     .standard = 1,
     .minimum = 1,
     .maximum = kMostCrossEvery,
-    .help = "a rank averages with ranks of its own host, and in every so-many-th round with ranks "
-            "of other hosts; 1: hosts make no difference",
+    .help =
+        "a rank averages with ranks of its own host, and in every so-many-th round with ranks "
+        "of other hosts; 1: hosts make no difference",
     .syntax = ValueSyntax::kEvery};
 
 }  // namespace covey

@@ -1,5 +1,5 @@
-// Rounds of a topology whose ranks lie on several hosts: which ranks average with each other in
-// them. For core/plan/topology.cc.
+// Rounds of ranks that lie on several hosts: which of them average with each other in each. For
+// core/plan/topology.cc.
 //
 // With cross_every = k every k-th round, those with (t + 1) mod k = 0, is between hosts, the others
 // within them. Within hosts each host has the topology for itself; between hosts each place does:
@@ -15,29 +15,35 @@
 #define COVEY_CORE_PLAN_HOST_ROUNDS_H_
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
-
-#include "core/plan/topology.h"
 
 namespace covey {
 
-// Whether its rounds divide: some ranks share a host, some do not, and cross_every is more than 1.
-bool DividesByHosts(const Topology& topology);
+struct HostRounds {
+  std::span<const int32_t> hosts;  // by rank: numbers below that of the ranks
+  int64_t cross_every = 1;
 
-// Those among whom `rank` averages in a round, as ranks of a topology of their own.
+  // Some ranks share a host, some do not, and cross_every is more than 1.
+  bool Divide() const;
+};
+
+// Those among whom a rank averages in a round.
 struct RankSubset {
   std::vector<int32_t> ranks;  // ascending
   int32_t index = 0;           // where among them it is
-  Topology topology;           // without hosts
-  uint64_t round = 0;          // of that
+  uint64_t round = 0;          // of a topology of these
+  uint64_t number = 0;         // of the subset: others of its kind, and of the other, have others
 };
 
-// REQUIRES: DividesByHosts, here and below.
-RankSubset SubsetOf(const Topology& topology, uint64_t round, int32_t rank);
+// REQUIRES: rounds.Divide(), here and below.
+RankSubset SubsetOf(const HostRounds& rounds, uint64_t round, int32_t rank);
 
-// Rounds after which all subsets repeat what they do, where `period_of` says it of one; 0: never,
-// or after more than a million.
-int64_t PeriodOfSubsets(const Topology& topology, int64_t (*period_of)(const Topology&));
+// Rounds after which all subsets repeat what they do, where `period_of` says it of one of so many
+// ranks; 0: never, or after more than a million.
+int64_t PeriodOfSubsets(const HostRounds& rounds,
+                        const std::function<int64_t(int32_t size)>& period_of);
 
 }  // namespace covey
 #endif  // COVEY_CORE_PLAN_HOST_ROUNDS_H_

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/plan/coded_ranges.h"
 #include "core/plan/region.h"
 #include "core/plan/schedule.h"
 #include "core/plan/symbols.h"
@@ -84,12 +85,10 @@ class Machine {
   std::string Mix(int32_t me, const Step& step);
   std::string Sum(int32_t me, const Step& step);
   std::string SumHost(int32_t me, const Step& step);
-  std::string Code(int32_t me, const Step& step);
   std::string Encode(int32_t me, const Buffer& slot, uint64_t begin, uint64_t length);
   std::string ReduceCoded(int32_t me, const Step& step);
   std::string MixCoded(int32_t me, const Step& step);
   std::string LoadCoded(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* terms);
-  int32_t RangeOf(uint64_t begin, uint64_t length);
   std::string EncodeSum(int32_t me, const Step& step);
   std::string DecodeSum(int32_t me, const Step& step);
   Region* MirrorOf(int32_t reader, int32_t owner, uint32_t slot);
@@ -100,12 +99,10 @@ class Machine {
   std::string Store(int32_t me, const Buffer& buffer, uint64_t length, const HeldBytes& held);
   std::string StorePartial(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes partial);
   std::string Combine(const std::vector<HeldBytes>& operands, uint64_t length, HeldBytes* sum);
-  std::string CheckElements(const Step& step) const;
   bool SharesMemory() const { return schedules_[0].shares_memory; }  // equal on all ranks
 
   bool Await(int32_t me, const Step& step);
   void GiveSignal(int32_t me, uint32_t tick, bool leaves_host);
-  bool Reaches(int32_t from, int32_t to) const;
   bool Learn(int32_t me, int32_t peer, uint32_t tick);  // false: not signalled yet
   void Finish(HeldBytes* sum);
   Status Stuck() const;
@@ -117,13 +114,7 @@ class Machine {
   uint64_t widening_;
   Symbols symbols_;
   std::deque<Region> user_memory_;
-  std::vector<std::pair<uint64_t, uint64_t>> coded_;  // ranges of the message: begin, length
-  struct CodedSum {
-    Symbol sum;
-    uint64_t begin, end;  // of the message
-    int32_t rank;
-  };
-  std::vector<CodedSum> coded_sums_;
+  CodedRanges coded_;
   std::vector<Member> members_;
 };
 

@@ -22,8 +22,7 @@ using Matrix = std::vector<MixingRow>;  // by rows
 std::vector<Matrix> MatricesOf(const Topology& topology) {
   const int64_t period = PeriodOf(topology);
   const int64_t wanted = period > 0 ? period : kRoundsOfRandom * topology.cross_every;
-  const int64_t most =
-      std::max({kRoundsOfRandom, topology.cross_every, kMostRows / topology.size});
+  const int64_t most = std::max({kRoundsOfRandom, topology.cross_every, kMostRows / topology.size});
   std::vector<Matrix> matrices(static_cast<size_t>(std::min(wanted, most)));
   for (size_t round = 0; round < matrices.size(); ++round)
     for (int32_t rank = 0; rank < topology.size; ++rank)

@@ -52,15 +52,7 @@ class Symbols {
   std::string ToString(Symbol s) const;  // "the sum of 0 1 2"
 
  private:
-  enum class Kind : int32_t {
-    kInput,
-    kEncoded,
-    kTerm,
-    kSum,
-    kEncodedSum,
-    kDecodedSum,
-    kFinished
-  };
+  enum class Kind : int32_t { kInput, kEncoded, kTerm, kSum, kEncodedSum, kDecodedSum, kFinished };
   struct Node {
     Kind kind;
     int32_t a;  // a rank, or a symbol

@@ -105,6 +105,16 @@ bool IsTournament(const Topology& topology) {
          (topology.kind != TopologyKind::kMatching && topology.size % 2 == 1);
 }
 
+HostRounds RoundsOf(const Topology& topology) { return {topology.hosts, topology.cross_every}; }
+
+// That of so many of its ranks, without hosts. Subsets of the same size draw differently.
+Topology AmongOf(const Topology& topology, size_t size, uint64_t number) {
+  return {.kind = topology.kind,
+          .size = static_cast<int32_t>(size),
+          .seed = topology.seed ^ ((number + 1) * 0x9e3779b97f4a7c15u),
+          .matrix = {}};
+}
+
 double WeightOf(const Topology& topology, int32_t row, int32_t column) {
   return topology.matrix[static_cast<size_t>(row) * static_cast<size_t>(topology.size) +
                          static_cast<size_t>(column)];
@@ -225,7 +235,10 @@ Status CheckPairs(const Topology& topology) {
 }
 
 int64_t PeriodOf(const Topology& topology) {
-  if (DividesByHosts(topology)) return PeriodOfSubsets(topology, PeriodOf);
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide())
+    return PeriodOfSubsets(rounds, [&](int32_t size) {
+      return PeriodOf(AmongOf(topology, static_cast<size_t>(size), 0));
+    });
   switch (topology.kind) {
     case TopologyKind::kOnePeer:
       return LogOf(topology.size);
@@ -240,9 +253,10 @@ int64_t PeriodOf(const Topology& topology) {
 MixingRow RowOf(const Topology& topology, uint64_t round, int32_t rank) {
   const int32_t size = topology.size;
   DCHECK(rank >= 0 && rank < size, "a rank of the topology");
-  if (DividesByHosts(topology)) {
-    const RankSubset subset = SubsetOf(topology, round, rank);
-    MixingRow row = RowOf(subset.topology, subset.round, subset.index);
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide()) {
+    const RankSubset subset = SubsetOf(rounds, round, rank);
+    const Topology among = AmongOf(topology, subset.ranks.size(), subset.number);
+    MixingRow row = RowOf(among, subset.round, subset.index);
     for (Neighbor& one : row.from) one.rank = subset.ranks[static_cast<size_t>(one.rank)];
     return row;
   }
@@ -271,9 +285,10 @@ MixingRow RowOf(const Topology& topology, uint64_t round, int32_t rank) {
 }
 
 std::vector<int32_t> ReceiversOf(const Topology& topology, uint64_t round, int32_t rank) {
-  if (DividesByHosts(topology)) {
-    const RankSubset subset = SubsetOf(topology, round, rank);
-    std::vector<int32_t> taking = ReceiversOf(subset.topology, subset.round, subset.index);
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide()) {
+    const RankSubset subset = SubsetOf(rounds, round, rank);
+    const Topology among = AmongOf(topology, subset.ranks.size(), subset.number);
+    std::vector<int32_t> taking = ReceiversOf(among, subset.round, subset.index);
     for (int32_t& one : taking) one = subset.ranks[static_cast<size_t>(one)];
     return taking;
   }
@@ -301,7 +316,10 @@ std::vector<int32_t> ReceiversOf(const Topology& topology, uint64_t round, int32
 }
 
 int64_t PairPeriodOf(const Topology& topology) {
-  if (DividesByHosts(topology)) return PeriodOfSubsets(topology, PairPeriodOf);
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide())
+    return PeriodOfSubsets(rounds, [&](int32_t size) {
+      return PairPeriodOf(AmongOf(topology, static_cast<size_t>(size), 0));
+    });
   if (IsTournament(topology)) return std::max(1, topology.size + topology.size % 2 - 1);
   switch (topology.kind) {
     case TopologyKind::kRing:
@@ -317,9 +335,10 @@ int32_t PartnerOf(const Topology& topology, uint64_t round, int32_t rank) {
   const int32_t size = topology.size;
   DCHECK(rank >= 0 && rank < size, "a rank of the topology");
   if (size == 1) return -1;
-  if (DividesByHosts(topology)) {
-    const RankSubset subset = SubsetOf(topology, round, rank);
-    const int32_t partner = PartnerOf(subset.topology, subset.round, subset.index);
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide()) {
+    const RankSubset subset = SubsetOf(rounds, round, rank);
+    const Topology among = AmongOf(topology, subset.ranks.size(), subset.number);
+    const int32_t partner = PartnerOf(among, subset.round, subset.index);
     return partner < 0 ? -1 : subset.ranks[static_cast<size_t>(partner)];
   }
   if (IsTournament(topology)) return TournamentPartner(size, round, rank);
@@ -340,9 +359,10 @@ int32_t PartnerOf(const Topology& topology, uint64_t round, int32_t rank) {
 }
 
 bool IsFirst(const Topology& topology, uint64_t round, int32_t rank) {
-  if (DividesByHosts(topology)) {
-    const RankSubset subset = SubsetOf(topology, round, rank);
-    return IsFirst(subset.topology, subset.round, subset.index);
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide()) {
+    const RankSubset subset = SubsetOf(rounds, round, rank);
+    const Topology among = AmongOf(topology, subset.ranks.size(), subset.number);
+    return IsFirst(among, subset.round, subset.index);
   }
   const int32_t partner = PartnerOf(topology, round, rank);
   if (partner < 0) return false;

@@ -52,7 +52,8 @@ bool BeginStage::StagesInput(const Exchange& x) const {
 uint64_t BeginStage::LongestStaged(const Exchange& x) const {
   if (x.shares_memory) return ~uint64_t{0};
   if (x.request->kind == Kind::kAlltoall) return x.channel->slot_bytes;
-  if (x.request->kind != Kind::kAllgather || HostsOf(*transport_, x.request->group->members).empty())
+  if (x.request->kind != Kind::kAllgather ||
+      HostsOf(*transport_, x.request->group->members).empty())
     return ~uint64_t{0};
   return std::min(options_.unstaged_above / x.size(), kCopiedBytes - 1);
 }

@@ -50,8 +50,8 @@ struct Codec {
   bool (*draws)(const CodecValues&) = nullptr;
   // Why models as they are cannot be averaged by it; null, or an empty text: they can.
   const char* (*unfit_for_models)(const CodecValues&) = nullptr;
-  // Whether it is biased, so that what it leaves out has to be sent with the next contribution. Else
-  // sums of contributions may be encoded instead of each.
+  // Whether it is biased, so that what it leaves out has to be sent with the next contribution.
+  // Sums of contributions may be encoded by the others only, instead of each.
   bool feeds_back = false;
 };
 

@@ -111,9 +111,9 @@ void CodecSteps::EncodeSum(const Exchange& x, const Step& step) {
   const auto* sums = reinterpret_cast<const float*>(InSlot(x, step.src));
   std::byte* out = InSlot(x, step.dst);
   ForEachPiece(x.codec->form, step.length_bytes, [&](size_t at, size_t length, size_t coded) {
-    x.codec->codec->encode(
-        *kernels_, x.codec->values, {sums + at / sizeof(float), length / sizeof(float)},
-        SeedOfSum(x, step.input_offset + at, step.src.slot), out + coded);
+    x.codec->codec->encode(*kernels_, x.codec->values,
+                           {sums + at / sizeof(float), length / sizeof(float)},
+                           SeedOfSum(x, step.input_offset + at, step.src.slot), out + coded);
   });
 }
 

@@ -120,8 +120,8 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOOzzOKI:submit1", &kind, &group, &request.name, &op,
                         &request.root, &request.prescale, &request.postscale, &dtype,
                         &input_address, &output_address, &shape_tuple, &keep, &request.waits,
-                        &output_shape, &splits, &request.unfit, &request.codec, &neighbors,
-                        &draw, &request.feeds_back)) {
+                        &output_shape, &splits, &request.unfit, &request.codec, &neighbors, &draw,
+                        &request.feeds_back)) {
     return NULL;
   }
   int64_t shape[COVEY_MAX_DIMS];

@@ -176,12 +176,11 @@ class Builder {
     if (q > 0) s_.Await(Of(q - 1).partners, CombineTick(q - 1));
     const ByteRange own = ShareOf(p_.me, q);
     if (own.end > own.begin)
-      s_.s.steps.push_back(
-          {.kind = s_.near.size() == 1 ? StepKind::kBeginSum : StepKind::kSumHost,
-           .dst = Staged(p_.me, q, own.begin),
-           .src = Staged(kEveryRank, q, own.begin),
-           .input_offset = q * segment_ + own.begin,
-           .length_bytes = own.end - own.begin});
+      s_.s.steps.push_back({.kind = s_.near.size() == 1 ? StepKind::kBeginSum : StepKind::kSumHost,
+                            .dst = Staged(p_.me, q, own.begin),
+                            .src = Staged(kEveryRank, q, own.begin),
+                            .input_offset = q * segment_ + own.begin,
+                            .length_bytes = own.end - own.begin});
     for (const Piece& piece : Of(q).own)
       ForEachPart(piece, [&](ByteRange part, size_t) {
         Encode(CodeOfSum(p_.me, q, part.begin), Staged(p_.me, q, part.begin), q, part);

@@ -40,8 +40,8 @@ TEST(CodecTest, SumsAndSaysWhatTravelled) {
   }
 }
 
-// Four ranks on two hosts: of each block the largest is 127 on all, and rank 0 adds 1. Contributions
-// keep it; a host's sum, whose largest is 254, does not.
+// Four ranks on two hosts: of each block the largest is 127 on all, and rank 0 adds 1. The codes of
+// contributions keep it; that of a host's sum, whose largest is 254, does not.
 TEST(CodecTest, BetweenHostsSumsAreEncodedUnlessResidualsAreFedBack) {
   RunRanks({4, kOverNetwork, 2}, [](int rank, covey_runtime*& runtime) {
     for (const uint32_t feeds_back : {0u, 1u, 0u}) {

@@ -1,6 +1,6 @@
-// Goal: with cross_every = k ranks average within their host, and between hosts in every k-th round;
-// W stays doubly stochastic, in pairs where the topology is; where hosts are even the exact mean of
-// one_peer and the contraction are those of the parts.
+// Goal: with cross_every = k ranks average within their host, and between hosts in every k-th
+// round; W stays doubly stochastic, in pairs where the topology is; where hosts are even the exact
+// mean of one_peer and the contraction are those of the parts.
 // Method: all named topologies over even and uneven hosts, all ranks of all rounds of a period.
 #include "core/plan/topology.h"
 
@@ -16,9 +16,9 @@
 namespace covey {
 namespace {
 
-constexpr TopologyKind kNamed[] = {TopologyKind::kRing,      TopologyKind::kExponential,
-                                   TopologyKind::kOnePeer,   TopologyKind::kBipartite,
-                                   TopologyKind::kFull,      TopologyKind::kMatching};
+constexpr TopologyKind kNamed[] = {TopologyKind::kRing,    TopologyKind::kExponential,
+                                   TopologyKind::kOnePeer, TopologyKind::kBipartite,
+                                   TopologyKind::kFull,    TopologyKind::kMatching};
 
 // Hosts of so many ranks, one after the other, or dealt out.
 std::vector<int32_t> HostsOf(const std::vector<int32_t>& counts, bool dealt = false) {
@@ -91,9 +91,9 @@ TEST(HostRoundsTest, EveryRoundIsDoublyStochasticAndOfItsKind) {
         const MixingRow row = RowOf(topology, round, rank);
         double sum = row.own;
         columns[static_cast<size_t>(rank)] += row.own;
-        EXPECT_TRUE(std::is_sorted(
-            row.from.begin(), row.from.end(),
-            [](const Neighbor& a, const Neighbor& b) { return a.rank < b.rank; }));
+        EXPECT_TRUE(
+            std::is_sorted(row.from.begin(), row.from.end(),
+                           [](const Neighbor& a, const Neighbor& b) { return a.rank < b.rank; }));
         for (const Neighbor& one : row.from) {
           EXPECT_GT(one.weight, 0);
           ASSERT_NE(ShareHost(topology, rank, one.rank), IsBetweenHosts(topology, round));
