@@ -201,7 +201,8 @@ typedef struct covey_request {
   uint64_t codec_draw; /* its seed, if it draws: equal numbers alike; 0: by occurrence */
   /* 1 = the caller adds what covey_codec_residual says of its contribution to its next one, so each
    * travels by itself. 0: between hosts sums of the contributions of a host's ranks may travel
-   * encoded instead, which costs fewer bytes and errs no more. Equal on all ranks. */
+   * encoded instead, in fewer bytes; with more than two hosts errors are then up to about twice as
+   * large. Equal on all ranks. */
   uint32_t feeds_back;
 } covey_request;
 

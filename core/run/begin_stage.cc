@@ -98,6 +98,7 @@ void BeginStage::Publish(Exchange* x) {
       .buffer = staging_->BufferWord(*x)};
   std::copy(x->request->splits.begin(), x->request->splits.end(), x->TableOf(x->Me()));
   std::copy(x->request->peers.begin(), x->request->peers.end(), x->TableOf(x->Me()));
+  // It says whether peers read what is staged.
   if (!x->shares_memory && KnowsSchedule(*x)) ChooseSchedule(x);
   // run-X1: the tick comes after the first segment: a peer that sees the tick reads the segment.
   if (StagesInput(*x)) {

@@ -87,9 +87,7 @@ static int ParseTopology(PyObject* parts, Parsed* parsed) {
   topology->cross_every = every;
   if (hosts != Py_None) {
     if (!PyTuple_Check(hosts) || PyTuple_Size(hosts) != (Py_ssize_t)topology->size) {
-      PyErr_Format(PyExc_ValueError,
-                   "a topology of %d ranks has the host of each of them, and no "
-                   "more",
+      PyErr_Format(PyExc_ValueError, "a topology of %d ranks has the host of each of them",
                    (int)topology->size);
       return -1;
     }
