@@ -124,6 +124,7 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
   request.postscale = signature.postscale;
   request.codec = signature.codec;
   request.form = signature.form;
+  request.feeds_back = signature.feeds_back;
   request.submitted_at = now;
   request.is_proxy = true;
   // agree-N10: only a user can receive such a result: the operation is an error on all ranks.

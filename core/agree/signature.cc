@@ -31,7 +31,9 @@ std::string Differ(const char* what, const std::string& name_a, const std::strin
 
 std::string OpName(const Signature& s) { return NameOf(s.average ? Op::kAverage : s.op); }
 
-std::string CodecName(const Signature& s) { return s.codec.empty() ? "none" : s.codec; }
+std::string CodecName(const Signature& s) {
+  return s.codec.empty() ? "none" : s.codec + (s.feeds_back ? " with error feedback" : "");
+}
 
 std::string Number(double value) {
   char text[32];
@@ -60,7 +62,8 @@ Signature SignatureOf(const Request& request) {
               .prescale = request.prescale,
               .postscale = request.postscale,
               .codec = request.codec,
-              .form = request.form};
+              .form = request.form,
+              .feeds_back = request.feeds_back};
   for (const Tensor& t : request.inputs) {
     s.dtype = t.dtype;
     s.device = t.device;
@@ -73,7 +76,7 @@ bool Matches(const Request& request, const Signature& s) {
   if (request.kind != s.kind || request.op != s.op || request.average != s.average ||
       request.root != s.root || request.prescale != s.prescale ||
       request.postscale != s.postscale || request.codec != s.codec ||
-      request.inputs.size() != s.shapes.size())
+      request.feeds_back != s.feeds_back || request.inputs.size() != s.shapes.size())
     return false;
   for (size_t i = 0; i < s.shapes.size(); ++i) {
     const Tensor& t = request.inputs[i];
@@ -106,7 +109,7 @@ std::string DescribeDifference(const Signature& a, const std::string& name_a, co
     return differ("prescale factors", Number(a.prescale), Number(b.prescale));
   if (a.postscale != b.postscale)
     return differ("postscale factors", Number(a.postscale), Number(b.postscale));
-  if (a.codec != b.codec) return differ("codecs", CodecName(a), CodecName(b));
+  if (CodecName(a) != CodecName(b)) return differ("codecs", CodecName(a), CodecName(b));
   return differ("devices", NameOf(a.device), NameOf(b.device));
 }
 
@@ -123,6 +126,7 @@ void Encode(const Signature& s, Writer* writer) {
   writer->Put(s.form.block_elems);
   writer->Put(s.form.header_bytes);
   writer->Put(s.form.elem_bits);
+  writer->Put(static_cast<uint8_t>(s.feeds_back));
   writer->Put(static_cast<uint32_t>(s.shapes.size()));
   for (const Shape& shape : s.shapes) {
     writer->Put(static_cast<uint8_t>(shape.ndim));
@@ -143,6 +147,7 @@ bool Decode(Reader* reader, Signature* s) {
   s->form.block_elems = reader->Get<uint32_t>();
   s->form.header_bytes = reader->Get<uint32_t>();
   s->form.elem_bits = reader->Get<uint32_t>();
+  s->feeds_back = reader->Get<uint8_t>() != 0;
   const auto count = reader->Get<uint32_t>();
   if (s->codec.empty() ? s->form != EncodedLayout{} : !s->form.Possible()) return false;
   if (!reader->ok() || kind >= kNumKinds || dtype >= kNumDTypes || op >= kNumOps ||

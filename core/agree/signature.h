@@ -36,6 +36,7 @@ struct Signature {
   double postscale = 1.0;  // as the user gave it, without average's 1/n
   std::string codec;       // empty = none; its form follows from it
   EncodedLayout form;
+  bool feeds_back = false;    // the codec's residuals are in later contributions
   std::vector<Shape> shapes;  // one per tensor; dims[0] is 0 where kinds gather
 
   size_t Elems() const;

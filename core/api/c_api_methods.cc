@@ -64,23 +64,22 @@ Status PlanOf(const Use& use, const covey_method* method, covey_group key, int64
   if (group == nullptr || ToInt(group->my_index) < 0)
     return Status::InvalidArgument("there is no such group, or this rank is not in it");
   const MethodChoice& choice = ChoiceOf(use, method);
-  const MethodPlan made = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
+  const MethodView view = ViewOf(*group);
+  const MethodPlan made = choice.Plan(view, version);
   // A rank alone never waits: a script for many ranks runs on one as it stands.
   if (made.admission == Admission::kRounds && group->size() > 1)
     if (const Status fits = CheckSize(made.rounds, group->size()); !fits.ok())
       return Status::InvalidArgument("the method " + choice.At(version).OwnText() + " " +
                                      fits.message());
   if (made.admission == Admission::kPairs)
-    if (const Status pairs = CheckPairs({.kind = made.pairs.topology, .size = group->size()});
-        !pairs.ok())
+    if (const Status pairs = CheckPairs(TopologyOf(made.pairs, view)); !pairs.ok())
       return Status::InvalidArgument("the method " + choice.At(version).OwnText() + ": " +
                                      pairs.message());
   if (made.admission == Admission::kNeighbors)
-    if (const Status there = Check({.kind = made.neighbors.topology, .size = group->size()});
-        !there.ok())
+    if (const Status there = Check(TopologyOf(made.neighbors, view)); !there.ok())
       return Status::InvalidArgument("the method " + choice.At(version).OwnText() + ": " +
                                      there.message());
-  FillLimits(choice, {.size = group->size(), .rank = group->my_index}, version, plan);
+  FillLimits(choice, view, version, plan);
   plan->payload = static_cast<covey_payload>(made.payload);
   plan->admission = static_cast<covey_admission>(made.admission);
   plan->group = key;  // Membership::kAll

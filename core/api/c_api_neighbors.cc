@@ -27,6 +27,9 @@ Status Read(const covey_topology* from, Topology* to) {
                                    " ranks, not " + std::to_string(from->size));
   to->size = from->size;
   to->seed = from->seed;
+  to->cross_every = from->cross_every == 0 ? 1 : from->cross_every;
+  if (from->hosts != nullptr && from->size > 0)
+    to->hosts.assign(from->hosts, from->hosts + from->size);
   if (from->name != nullptr) {
     RETURN_IF_ERROR(KindOf(from->name, &to->kind));
     return Check(*to);
@@ -82,15 +85,13 @@ Status RowOfMethod(const Use& use, const covey_method* method, covey_group key, 
   if (group == nullptr || ToInt(group->my_index) < 0 || version < 0)
     return Status::InvalidArgument("no such group, this rank is not in it, or a negative version");
   const MethodChoice& choice = ChoiceOf(use, method);
-  const MethodPlan plan = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
+  const MethodView view = ViewOf(*group);
+  const MethodPlan plan = choice.Plan(view, version);
   if (plan.admission != Admission::kNeighbors)
     return Status::InvalidArgument("the method " + choice.At(version).OwnText() +
                                    " averages with no neighbors at version " +
                                    std::to_string(version));
-  const Topology topology{.kind = plan.neighbors.topology,
-                          .size = group->size(),
-                          .seed = plan.neighbors.seed,
-                          .matrix = {}};
+  const Topology topology = TopologyOf(plan.neighbors, view);
   RETURN_IF_ERROR(Check(topology));
   *row = RowOf(topology, plan.neighbors.round, ToInt(group->my_index));
   *takers = ReceiversOf(topology, plan.neighbors.round, ToInt(group->my_index));

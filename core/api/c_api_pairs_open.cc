@@ -22,12 +22,12 @@ Status MethodOf(const Use& use, const covey_method* method, int64_t from, const 
                 std::string* full, Rules* rules) {
   const MethodChoice& choice = ChoiceOf(use, method);
   MethodPairs* pairs = &rules->pairs;
-  const MethodPlan plan = choice.Plan({.size = group.size(), .rank = group.my_index}, from);
+  const MethodPlan plan = choice.Plan(ViewOf(group), from);
   *full = choice.Text();
   *pairs = plan.pairs;
   if (plan.admission != Admission::kPairs)
     return Status::InvalidArgument("the method " + *full + " does not average models in pairs");
-  if (const Status known = CheckPairs({.kind = pairs->topology, .size = group.size()}); !known.ok())
+  if (const Status known = CheckPairs(TopologyOf(*pairs, ViewOf(group))); !known.ok())
     return Status::InvalidArgument("the method " + *full + ": " + known.message());
   if (const std::string& codec = choice.At(from).codec; !codec.empty()) {
     CodecText read;
@@ -54,7 +54,7 @@ GossipPort::Bundle BundleOf(const Use& use, const PairsConfig& config, const Gro
   return {.name = config.name,
           .layout = LayoutOf(config.spans),
           .self = ToInt(group.my_index),
-          .rule = {.topology = {.kind = pairs.topology, .size = group.size(), .seed = pairs.seed},
+          .rule = {.topology = TopologyOf(pairs, ViewOf(group)),
                    .all_begin = pairs.all_begin,
                    .local_steps = pairs.local_steps,
                    .is_random = pairs.is_random,

@@ -96,7 +96,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   const Group* group = nullptr;
   RETURN_IF_ERROR(FindOwnGroup(use, config->group, &group));
   const MethodChoice& method = ChoiceOf(use, config->method);
-  const MethodView view{.size = group->size(), .rank = group->my_index};
+  const MethodView view = ViewOf(*group);
   RETURN_IF_ERROR(Trainer::Check(method, view, config->begin, EndOf(*config)));
   TrainerLayout layout(ParametersOf(*config));
   RETURN_IF_ERROR(CheckParts(use, *config, layout));

@@ -19,8 +19,6 @@ namespace {
 
 constexpr size_t kReserveBytes = size_t{4} << 20;  // of the arena, for other exchanges
 
-MethodView ViewOf(const Group& group) { return {.size = group.size(), .rank = group.my_index}; }
-
 // The spans of a part: one for each piece of the layout.
 struct Spans {
   std::vector<covey_dtype> dtypes;

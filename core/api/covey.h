@@ -189,8 +189,8 @@ typedef struct covey_request {
   const int64_t* splits; /* alltoall: [num_splits] rows for each member, or NULL */
   int32_t num_splits;    /* the size of the group; 0 with NULL */
   /* allreduce and neighbor_allreduce of float32 on the CPU: how contributions are made smaller
-   * before they travel, equal on all ranks: "bf16", "int8", "int8@block=512". Each is encoded
-   * once, decoded on every rank and reduced in float32: all get the same bits. NULL, "": not. */
+   * before they travel, equal on all ranks: "bf16", "int8", "int8@block=512". What is decoded is
+   * reduced in float32, alike on every rank: all get the same bits. NULL, "": not. */
   const char* codec;
   /* Why this rank's contribution must not be mixed with those of others, for people: the operation
    * then fails on every member with COVEY_NOT_FINITE and this text (of which 1000 bytes count);
@@ -199,6 +199,11 @@ typedef struct covey_request {
   const char* unfit;
   const struct covey_neighbors* neighbors; /* neighbor_allreduce: core/api/covey_neighbors.h */
   uint64_t codec_draw; /* its seed, if it draws: equal numbers alike; 0: by occurrence */
+  /* 1 = the caller adds what covey_codec_residual says of its contribution to its next one, so each
+   * travels by itself. 0: between hosts sums of the contributions of a host's ranks may travel
+   * encoded instead, in fewer bytes; with more than two hosts errors are then up to about twice as
+   * large. Equal on all ranks. */
+  uint32_t feeds_back;
 } covey_request;
 
 /* ---- Life ---- */

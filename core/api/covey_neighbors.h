@@ -47,6 +47,10 @@ typedef struct covey_topology {
   int32_t size;         /* ranks */
   uint64_t seed;        /* of matching */
   const double* matrix; /* [size * size] by rows, not negative, each summing to 1 */
+  const int32_t* hosts; /* [size] the host of each rank, numbers below size; NULL: all on one */
+  /* With hosts, and a name: ranks average within their host, and in every so-many-th round with
+   * ranks of other hosts; 1 to 1000. 0, 1: hosts make no difference. */
+  int64_t cross_every;
 } covey_topology;
 
 /* Whether there is such a topology. COVEY_INVALID_ARGUMENT says why not, and what there is. */

@@ -29,7 +29,8 @@ COVEY_API covey_code covey_codec_check(const char* codec, int32_t feeds_back, co
 
 /* The part of a rank's contribution that a codec loses, which error feedback adds to the rank's
  * next contribution: residual[i] = contribution[i] - what arrives of it; 0 where it cannot be coded
- * (NaN). Both are float32 [count] and do not overlap. Errors: as covey_codec_check. */
+ * (NaN). A request of such contributions says feeds_back. Both are float32 [count] and do not
+ * overlap. Errors: as covey_codec_check. */
 COVEY_API covey_code covey_codec_residual(const char* codec, const float* contribution,
                                           int64_t count, float* residual, covey_error* error);
 

@@ -25,6 +25,7 @@ Status Session::GroupOf(std::span<const int32_t> ranks, uint64_t* key) {
   const auto me = std::lower_bound(members.begin(), members.end(), rank());
   if (me != members.end() && *me == rank())
     group->my_index = GroupIndex{static_cast<int32_t>(me - members.begin())};
+  group->hosts = HostsOf(transport(), members);
   return KeepGroup(std::move(group), key);
 }
 

@@ -300,6 +300,7 @@ Status ReadCodec(const covey_request& r, Operation* operation) {
   operation->codec = chosen.text;
   operation->draw = r.codec_draw;
   operation->form = chosen.form;
+  operation->feeds_back = chosen.codec->feeds_back || r.feeds_back != 0;
   return Status::Ok();
 }
 

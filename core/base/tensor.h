@@ -74,6 +74,7 @@ struct Group {
   uint64_t key = 0;  // 0 = the world; else a hash of the members, equal on every rank
   std::vector<Rank> members;
   GroupIndex my_index{-1};
+  std::vector<int32_t> hosts;  // by member: HostsOf of core/transport
 
   int size() const { return static_cast<int>(members.size()); }
   Rank Coordinator() const { return members.front(); }  // the lowest rank
@@ -100,9 +101,10 @@ struct Request {
   Rank root = kNoRank;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::string codec;   // with every parameter (core/run/codec.h); empty = none
-  EncodedLayout form;  // of the codec
-  uint64_t draw = 0;   // seed of a codec that rounds at random; 0: by the occurrence
+  std::string codec;        // with every parameter (core/run/codec.h); empty = none
+  EncodedLayout form;       // of the codec
+  uint64_t draw = 0;        // seed of a codec that rounds at random; 0: by the occurrence
+  bool feeds_back = false;  // the codec's residual is in a later contribution: each travels alone
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;  // one per input; none where the kind gathers
   std::vector<int64_t> splits;  // alltoall: rows of the input for each member, from the first on

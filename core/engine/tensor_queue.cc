@@ -47,6 +47,7 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->codec.clear();
   operation->form = {};
   operation->draw = 0;
+  operation->feeds_back = false;
   operation->splits.clear();
   operation->peers.clear();
   operation->rows.clear();

@@ -37,7 +37,7 @@ bool IsDue(const Trainer::Ready& ready, Stage action) {
 // that plan, if they go on after it.
 TrainerSteps::Exchange MeetingOf(const TrainerDriver::Options& options, int64_t planned,
                                  const TrainerRounds* rounds) {
-  const MethodView view{.size = options.group->size(), .rank = options.group->my_index};
+  const MethodView view = ViewOf(*options.group);
   const MethodChoice& here = options.method.At(planned);
   const MethodPlan plan = here.method->plan(here.settings, view, 0);
   if (plan.admission == Admission::kPairs) return {};
@@ -77,8 +77,8 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memor
                    .engine = engine,
                    .awaited = options_.awaited,
                    .order = options_.order}),
-      trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
-               options_.step, options_.has_state, options_.end, options_.reduces, options_.vacates),
+      trainer_(options_.method, ViewOf(*options_.group), options_.step, options_.has_state,
+               options_.end, options_.reduces, options_.vacates),
       window_(std::move(window)),
       hypers_(static_cast<size_t>(options_.hypers)) {}
 

@@ -77,6 +77,7 @@ Status TrainerOperations::BeginAll(const Trainer::Exchange& exchange, std::byte*
       operation->codec = codec_->chosen().text;
       operation->form = codec_->chosen().form;
       operation->draw = DrawOf(exchange.step, i);
+      operation->feeds_back = codec_->chosen().codec->feeds_back;
     }
     RETURN_IF_ERROR(Add(operation, tensors[i], word));
   }
@@ -153,6 +154,7 @@ Operation* TrainerOperations::New(Kind kind) const {
   operation->codec.clear();
   operation->form = {};
   operation->draw = 0;
+  operation->feeds_back = false;
   operation->callback_only = false;
   return operation;
 }

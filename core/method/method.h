@@ -26,6 +26,7 @@
 
 #include "core/base/codec_descriptor.h"
 #include "core/base/status.h"
+#include "core/base/tensor.h"
 #include "core/base/types.h"
 #include "core/method/combine.h"
 #include "core/method/settings.h"
@@ -98,6 +99,7 @@ struct MethodPairs {
   bool is_random = false;     // these are a mean: geometrically distributed
   bool non_blocking = false;  // averages what was pushed last, adds later steps (SwarmSGD)
   Duration max_wait;          // in finish(), which is all that waits
+  int64_t cross_every = 1;    // so many rounds of the topology for one between hosts
 
   friend bool operator==(const MethodPairs&, const MethodPairs&) = default;
 };
@@ -109,6 +111,7 @@ struct MethodNeighbors {
   uint64_t round = 0;         // of the topology
   bool adapts_first = false;  // the average is of updated models, else the update of the average
   Duration max_wait;          // how long a rank waits for the others at a step
+  int64_t cross_every = 1;    // so many rounds of the topology for one between hosts
 
   friend bool operator==(const MethodNeighbors&, const MethodNeighbors&) = default;
 };
@@ -128,7 +131,23 @@ struct MethodPlan {
 struct MethodView {
   int32_t size;
   GroupIndex rank;
+  std::span<const int32_t> hosts = {};  // by rank, as Topology's; outlives its users
 };
+
+inline MethodView ViewOf(const Group& group) {
+  return {.size = group.size(), .rank = group.my_index, .hosts = group.hosts};
+}
+
+// That of a plan, among the ranks of the view; core/plan/topology.h checks it.
+template <typename Partners>  // MethodPairs, MethodNeighbors
+Topology TopologyOf(const Partners& partners, const MethodView& view) {
+  return {.kind = partners.topology,
+          .size = view.size,
+          .seed = partners.seed,
+          .matrix = {},
+          .hosts = {view.hosts.begin(), view.hosts.end()},
+          .cross_every = partners.cross_every};
+}
 
 // By what a learning rate that is right for one rank is to be multiplied.
 enum class Scaling : uint8_t {

@@ -221,6 +221,7 @@ Status ReadMethod(std::string_view name, std::string_view settings, std::string_
 
 // A setting that is off is not written, so that a method without it keeps its text.
 bool IsWritten(const MethodParameter& parameter, int64_t value) {
+  if (parameter.syntax == ValueSyntax::kEvery) return value != 1;
   return parameter.syntax != ValueSyntax::kLimit || value != kOff;
 }
 

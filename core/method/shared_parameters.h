@@ -84,5 +84,17 @@ constexpr MethodParameter SeedParameter(const char* help) {
           .help = help};
 }
 
+inline constexpr MethodParameter kCrossEvery = {
+    .name = "cross_every",
+    .letter = "",
+    .unit = "rounds",
+    .standard = 1,
+    .minimum = 1,
+    .maximum = kMostCrossEvery,
+    .help =
+        "a rank averages with ranks of its own host, and in every so-many-th round with ranks "
+        "of other hosts; 1: hosts make no difference",
+    .syntax = ValueSyntax::kEvery};
+
 }  // namespace covey
 #endif  // COVEY_CORE_METHOD_SHARED_PARAMETERS_H_

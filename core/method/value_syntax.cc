@@ -179,6 +179,7 @@ bool IsOneOfTwo(ValueSyntax syntax) { return WordsOf(syntax) != nullptr; }
 std::optional<int64_t> ReadAs(ValueSyntax syntax, std::string_view text) {
   switch (syntax) {
     case ValueSyntax::kNumber:
+    case ValueSyntax::kEvery:
       return ReadNumber(text);
     case ValueSyntax::kTime:
       return ReadTime(text);

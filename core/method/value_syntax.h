@@ -27,6 +27,7 @@ enum class ValueSyntax : uint8_t {
   kOrder,       // "cwa" or "atc": 0 or 1
   kLimit,       // "off", "auto", or as kTime and not 0: kOff, kAutoTime, or that
   kDecimal,     // a number such as "0.7", or 0: millionths
+  kEvery,       // a number; 1 is as if there were no such parameter
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;

@@ -11,6 +11,12 @@ constexpr size_t kSlots =
 std::string Number(uint64_t value) { return std::to_string(value); }
 std::string RankText(int32_t rank) { return "rank " + std::to_string(rank); }
 
+// All members learn of a begin.
+bool Reaches(const Schedule& schedule, int32_t from, int32_t to) {
+  const std::vector<int16_t>& reach = schedule.reach;
+  return from == to || reach.empty() || std::find(reach.begin(), reach.end(), to) != reach.end();
+}
+
 }  // namespace
 
 Machine::Machine(const Problem& problem, std::span<const Schedule> schedules, Options options)
@@ -74,7 +80,9 @@ Status Machine::Run() {
 // The executor's work before the first step: the first segment, then tick 1.
 std::string Machine::Begin(int32_t me) {
   const uint64_t first = std::min(InputBytes(problem_, me), SegmentBytes(problem_));
-  if (problem_.form.Codes()) {
+  if (!schedules_[0].reads_begin) {
+    // Nothing is staged, or nobody may read it.
+  } else if (problem_.form.Codes()) {
     const Buffer slot{Place::kLanding, static_cast<int16_t>(me), 0, 0};
     if (std::string wrong = Encode(me, slot, 0, first); !wrong.empty()) return wrong;
   } else if (schedules_[0].reads_begin && !IsUnstaged(problem_, me) &&
@@ -114,7 +122,9 @@ bool Machine::Learn(int32_t me, int32_t peer, uint32_t tick) {
   const std::vector<Signal>& signals = Of(peer).signals;
   const bool far = ReadsMirror(problem_, me, peer);
   const auto first = std::find_if(signals.begin(), signals.end(), [&](const Signal& s) {
-    return s.tick >= tick && (s.tick == 1 || (Reaches(peer, me) && (s.leaves_host || !far)));
+    return s.tick >= tick &&
+           (s.tick == 1 ||
+            (Reaches(schedules_[static_cast<size_t>(peer)], peer, me) && (s.leaves_host || !far)));
   });
   if (first == signals.end()) return false;
   Epochs& epochs = Of(me).epochs;
@@ -127,12 +137,6 @@ bool Machine::Await(int32_t me, const Step& step) {
   for (int32_t j = 0; j < problem_.size; ++j)
     if (!Learn(me, j, step.tick)) return false;
   return true;
-}
-
-// All members learn of a begin.
-bool Machine::Reaches(int32_t from, int32_t to) const {
-  const std::vector<int16_t>& reach = schedules_[static_cast<size_t>(from)].reach;
-  return from == to || reach.empty() || std::find(reach.begin(), reach.end(), to) != reach.end();
 }
 
 void Machine::GiveSignal(int32_t me, uint32_t tick, bool leaves_host) {

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/plan/coded_ranges.h"
 #include "core/plan/region.h"
 #include "core/plan/schedule.h"
 #include "core/plan/symbols.h"
@@ -88,6 +89,8 @@ class Machine {
   std::string ReduceCoded(int32_t me, const Step& step);
   std::string MixCoded(int32_t me, const Step& step);
   std::string LoadCoded(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* terms);
+  std::string EncodeSum(int32_t me, const Step& step);
+  std::string DecodeSum(int32_t me, const Step& step);
   Region* MirrorOf(int32_t reader, int32_t owner, uint32_t slot);
   std::string Find(int32_t me, const Buffer& buffer, uint64_t length, Region** region);
   std::string Load(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* held);
@@ -96,12 +99,10 @@ class Machine {
   std::string Store(int32_t me, const Buffer& buffer, uint64_t length, const HeldBytes& held);
   std::string StorePartial(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes partial);
   std::string Combine(const std::vector<HeldBytes>& operands, uint64_t length, HeldBytes* sum);
-  std::string CheckElements(const Step& step) const;
   bool SharesMemory() const { return schedules_[0].shares_memory; }  // equal on all ranks
 
   bool Await(int32_t me, const Step& step);
   void GiveSignal(int32_t me, uint32_t tick, bool leaves_host);
-  bool Reaches(int32_t from, int32_t to) const;
   bool Learn(int32_t me, int32_t peer, uint32_t tick);  // false: not signalled yet
   void Finish(HeldBytes* sum);
   Status Stuck() const;
@@ -113,7 +114,7 @@ class Machine {
   uint64_t widening_;
   Symbols symbols_;
   std::deque<Region> user_memory_;
-  std::vector<std::pair<uint64_t, uint64_t>> coded_;  // ranges of the message: begin, length
+  CodedRanges coded_;
   std::vector<Member> members_;
 };
 

@@ -1,8 +1,6 @@
 // The effect of steps with codes on symbolic memory. A code is whole or it is nothing: its bytes
 // stand for a range of the message that was encoded at once, and only all of them together can be
 // decoded.
-#include <algorithm>
-
 #include "core/plan/machine.h"
 
 namespace covey {
@@ -17,9 +15,7 @@ std::string Machine::Encode(int32_t me, const Buffer& slot, uint64_t begin, uint
   for (const Held& h : terms)
     if (h.content.origin != begin + h.at || h.content.symbol != symbols_.Term(me))
       return "encodes other than the own input";
-  const auto range = std::find(coded_.begin(), coded_.end(), std::pair(begin, length));
-  const auto number = static_cast<int32_t>(range - coded_.begin());
-  if (range == coded_.end()) coded_.emplace_back(begin, length);
+  const int32_t number = coded_.NumberOf({begin, length});
   const uint64_t coded_bytes = TravellingBytes(problem_.form, length);
   const HeldBytes code = {{0, coded_bytes, {symbols_.Encoded(me, number), 0, 1}}};
   return Store(me, slot, coded_bytes, code);
@@ -33,7 +29,7 @@ std::string Machine::LoadCoded(int32_t me, const Buffer& b, uint64_t length, Hel
   const Content& content = code[0].content;
   if (!symbols_.IsEncoded(content.symbol))
     return "decodes " + symbols_.ToString(content.symbol) + " as if it were a code";
-  const auto& [begin, coded_length] = coded_[static_cast<size_t>(symbols_.RangeOf(content.symbol))];
+  const auto& [begin, coded_length] = coded_.At(symbols_.RangeOf(content.symbol));
   if (code.size() != 1 || content.origin != 0 || coded_length != length)
     return "decodes a part of " + symbols_.ToString(content.symbol);
   const int32_t rank = symbols_.RankOf(content.symbol);
@@ -56,6 +52,50 @@ std::string Machine::ReduceCoded(int32_t me, const Step& step) {
   if (std::string wrong = Combine(operands, step.length_bytes, &sum); !wrong.empty()) return wrong;
   Finish(&sum);
   return Store(me, step.dst, step.length_bytes, sum);
+}
+
+// One sum, of which no rank has encoded any byte yet: two codes of the same need not be the same.
+std::string Machine::EncodeSum(int32_t me, const Step& step) {
+  for (const Buffer& b : {step.src, step.dst})
+    if (b.place != Place::kLanding || b.index != me) return "encodes a sum in no own landing slot";
+  const CodedRanges::Range range{step.input_offset, step.length_bytes};
+  HeldBytes held;
+  if (std::string wrong = LoadPartial(me, step.src, step.length_bytes, &held); !wrong.empty())
+    return wrong;
+  const Symbol sum = held[0].content.symbol;
+  for (const Held& h : held)
+    if (h.content.symbol != sum || h.content.origin != range.begin + h.at)
+      return "encodes other than one sum of the bytes it names";
+  if (const int32_t other = coded_.AddSum(sum, range, me); other >= 0)
+    return "encodes " + symbols_.ToString(sum) + ", which rank " + std::to_string(other) +
+           " has encoded";
+  const uint64_t coded_bytes = TravellingBytes(problem_.form, step.length_bytes);
+  const Symbol code = symbols_.EncodedSum(sum, coded_.NumberOf(range));
+  return Store(me, step.dst, coded_bytes, {{0, coded_bytes, {code, 0, 1}}});
+}
+
+std::string Machine::DecodeSum(int32_t me, const Step& step) {
+  if (step.src.place != Place::kLanding || step.dst.place != Place::kLanding)
+    return "decodes what is in no landing slot, or to none";
+  HeldBytes code;
+  const uint64_t coded_bytes = TravellingBytes(problem_.form, step.length_bytes);
+  if (std::string wrong = Load(me, step.src, coded_bytes, &code); !wrong.empty()) return wrong;
+  const Content& content = code[0].content;
+  const std::string what = symbols_.ToString(content.symbol);
+  if (!symbols_.IsEncodedSum(content.symbol)) return "decodes " + what + " as if it were a sum's";
+  const auto& [begin, length] = coded_.At(symbols_.RangeOf(content.symbol));
+  if (code.size() != 1 || content.origin != 0 || length != step.length_bytes)
+    return "decodes a part of " + what;
+  std::vector<HeldBytes> operands;
+  if (step.kind == StepKind::kAddDecoded) {
+    std::string wrong = LoadPartial(me, step.dst, length, &operands.emplace_back());
+    if (!wrong.empty()) return wrong;
+  }
+  const Symbol decoded = symbols_.DecodedSum(symbols_.SumOf(content.symbol));
+  operands.push_back({{0, length, {decoded, begin, 1}}});
+  HeldBytes sum;
+  if (std::string wrong = Combine(operands, length, &sum); !wrong.empty()) return wrong;
+  return StorePartial(me, step.dst, length, std::move(sum));
 }
 
 // The own input counts as decoded: its residual does not travel.

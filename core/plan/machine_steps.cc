@@ -15,6 +15,21 @@ bool OverlapInPart(const Buffer& a, const Buffer& b, uint64_t length) {
   return a.offset != b.offset && Overlap(a, b, length);
 }
 
+bool IsOfCodes(StepKind kind) {
+  return kind == StepKind::kEncode || kind == StepKind::kReduceCoded ||
+         kind == StepKind::kMixCoded || kind == StepKind::kEncodeSum ||
+         kind == StepKind::kDecodeSum || kind == StepKind::kAddDecoded;
+}
+
+std::string CheckElements(DType dtype, const Step& step) {
+  const uint64_t elem_bytes = SizeOf(dtype);
+  for (uint64_t v :
+       {step.length_bytes, step.dst.offset, step.src.offset, step.also.offset, step.input_offset})
+    if (v % elem_bytes != 0)
+      return std::to_string(v) + " bytes are no whole number of " + NameOf(dtype);
+  return {};
+}
+
 Buffer OwnInput(int32_t me, uint64_t offset) {
   return {Place::kInput, static_cast<int16_t>(me), 0, offset};
 }
@@ -22,6 +37,14 @@ Buffer OwnInput(int32_t me, uint64_t offset) {
 }  // namespace
 
 std::string Machine::Perform(int32_t me, const Step& step) {
+  const bool is_of_elements = step.kind != StepKind::kWait && step.kind != StepKind::kPush &&
+                              step.kind != StepKind::kSignal && step.kind != StepKind::kCopy &&
+                              step.kind != StepKind::kFetch;
+  std::string wrong;
+  if (is_of_elements) wrong = CheckElements(problem_.dtype, step);
+  if (wrong.empty() && IsOfCodes(step.kind) && !problem_.form.Codes())
+    wrong = "encodes, and there is no codec";
+  if (!wrong.empty()) return wrong;
   switch (step.kind) {
     case StepKind::kWait:
       return {};
@@ -34,35 +57,29 @@ std::string Machine::Perform(int32_t me, const Step& step) {
     case StepKind::kFetch:
       return Copy(me, step);
     case StepKind::kReduce:
+      return Reduce(me, step);
     case StepKind::kReduceFetched:
-    case StepKind::kMix: {
-      const std::string wrong = CheckElements(step);
-      if (!wrong.empty()) return wrong;
-      if (step.kind == StepKind::kMix) return Mix(me, step);
-      return step.kind == StepKind::kReduce ? Reduce(me, step) : ReduceFetched(me, step);
-    }
+      return ReduceFetched(me, step);
+    case StepKind::kMix:
+      return Mix(me, step);
     case StepKind::kBeginSum:
     case StepKind::kAddToSum:
     case StepKind::kFinishSum:
-    case StepKind::kCombineSums: {
-      const std::string wrong = CheckElements(step);
-      return wrong.empty() ? Sum(me, step) : wrong;
-    }
-    case StepKind::kSumHost: {
-      const std::string wrong = CheckElements(step);
-      return wrong.empty() ? SumHost(me, step) : wrong;
-    }
+    case StepKind::kCombineSums:
+      return Sum(me, step);
+    case StepKind::kSumHost:
+      return SumHost(me, step);
     case StepKind::kEncode:
+      return Encode(me, step.dst, step.input_offset, step.length_bytes);
     case StepKind::kReduceCoded:
-    case StepKind::kMixCoded: {
-      std::string wrong = CheckElements(step);
-      if (wrong.empty() && !problem_.form.Codes()) wrong = "encodes, and there is no codec";
-      if (!wrong.empty()) return wrong;
-      if (step.kind == StepKind::kMixCoded) return MixCoded(me, step);
-      return step.kind == StepKind::kReduceCoded
-                 ? ReduceCoded(me, step)
-                 : Encode(me, step.dst, step.input_offset, step.length_bytes);
-    }
+      return ReduceCoded(me, step);
+    case StepKind::kMixCoded:
+      return MixCoded(me, step);
+    case StepKind::kEncodeSum:
+      return EncodeSum(me, step);
+    case StepKind::kDecodeSum:
+    case StepKind::kAddDecoded:
+      return DecodeSum(me, step);
   }
   return "unknown kind of step";
 }
@@ -85,15 +102,6 @@ std::string Machine::Push(int32_t me, const Step& step) {
       return "overwrites the mirror of " + ToString(step.src) + " that rank " +
              std::to_string(user.rank) + " may still use (S3)";
   }
-  return {};
-}
-
-std::string Machine::CheckElements(const Step& step) const {
-  const uint64_t elem_bytes = SizeOf(problem_.dtype);
-  for (uint64_t v :
-       {step.length_bytes, step.dst.offset, step.src.offset, step.also.offset, step.input_offset})
-    if (v % elem_bytes != 0)
-      return std::to_string(v) + " bytes are no whole number of " + NameOf(problem_.dtype);
   return {};
 }
 

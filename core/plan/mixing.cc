@@ -1,5 +1,6 @@
 #include "core/plan/mixing.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -9,6 +10,7 @@ namespace covey {
 namespace {
 
 constexpr int64_t kRoundsOfRandom = 64;
+constexpr int64_t kMostRows = 1 << 20;  // of a period that is looked at
 constexpr int kMostPasses = 3000;       // of the power iteration: it ends when it stands still,
 constexpr double kStandsStill = 1e-13;  // from one pass to the next
 constexpr double kNothing = 1e-12;      // the remainder of a round, if it is rounding
@@ -19,7 +21,9 @@ using Matrix = std::vector<MixingRow>;  // by rows
 
 std::vector<Matrix> MatricesOf(const Topology& topology) {
   const int64_t period = PeriodOf(topology);
-  std::vector<Matrix> matrices(static_cast<size_t>(period > 0 ? period : kRoundsOfRandom));
+  const int64_t wanted = period > 0 ? period : kRoundsOfRandom * topology.cross_every;
+  const int64_t most = std::max({kRoundsOfRandom, topology.cross_every, kMostRows / topology.size});
+  std::vector<Matrix> matrices(static_cast<size_t>(std::min(wanted, most)));
   for (size_t round = 0; round < matrices.size(); ++round)
     for (int32_t rank = 0; rank < topology.size; ++rank)
       matrices[round].push_back(RowOf(topology, round, rank));

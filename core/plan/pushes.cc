@@ -32,13 +32,15 @@ uint64_t LandedBytes(const Problem& p, const Step& step, bool partial) {
   return step.length_bytes * (partial ? SizeOf(AccumulatorOf(p.dtype)) / SizeOf(p.dtype) : 1);
 }
 uint64_t BytesWritten(const Problem& p, const Step& step) {
-  if (step.kind == StepKind::kEncode) return TravellingBytes(p.form, step.length_bytes);
+  if (step.kind == StepKind::kEncode || step.kind == StepKind::kEncodeSum)
+    return TravellingBytes(p.form, step.length_bytes);
   return LandedBytes(p, step,
                      step.kind == StepKind::kBeginSum || step.kind == StepKind::kAddToSum ||
                          step.kind == StepKind::kCombineSums || step.kind == StepKind::kSumHost);
 }
 uint64_t BytesRead(const Problem& p, const Step& step) {
-  if (step.kind == StepKind::kReduceCoded || step.kind == StepKind::kMixCoded)
+  if (step.kind == StepKind::kReduceCoded || step.kind == StepKind::kMixCoded ||
+      step.kind == StepKind::kDecodeSum || step.kind == StepKind::kAddDecoded)
     return TravellingBytes(p.form, step.length_bytes);
   return LandedBytes(p, step,
                      step.kind == StepKind::kAddToSum || step.kind == StepKind::kCombineSums ||
@@ -108,6 +110,7 @@ void TraceReads(const Problem& p, const History& mine, int16_t peer, const Sched
         step.kind == StepKind::kCopy || step.kind == StepKind::kReduce ||
         step.kind == StepKind::kAddToSum || step.kind == StepKind::kFinishSum ||
         step.kind == StepKind::kCombineSums || step.kind == StepKind::kReduceCoded ||
+        step.kind == StepKind::kDecodeSum || step.kind == StepKind::kAddDecoded ||
         ((step.kind == StepKind::kMix || step.kind == StepKind::kMixCoded) && Takes(p, peer, p.me));
     for (const Buffer& src : {step.src, step.also}) {
       if (!reads || src.place != Place::kLanding) continue;

@@ -43,6 +43,12 @@ std::string ToString(const Step& s) {
       return "encode " + ToString(s.dst) + " <- input" + at + bytes;
     case StepKind::kReduceCoded:
       return "reduce coded " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
+    case StepKind::kEncodeSum:
+      return "encode sum " + ToString(s.dst) + " <- " + ToString(s.src) + ", message" + at + bytes;
+    case StepKind::kDecodeSum:
+      return "decode sum " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
+    case StepKind::kAddDecoded:
+      return "add decoded " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
     case StepKind::kMix:
       return "mix " + ToString(s.dst) + " <- " + ToString(s.src) + ", input" + at + bytes;
     case StepKind::kMixCoded:

@@ -68,6 +68,10 @@ enum class StepKind : uint8_t {
                  // input from input_offset on, the others' bytes in src, in landing slots
   kEncode,       // dst, in the own landing slots, = the own input from input_offset on, encoded
   kReduceCoded,  // as kReduce, of what kEncode made of the same bytes in src on every rank
+  kEncodeSum,    // dst = src, encoded; both in the own landing slots, src in the accumulator type
+                 // and of the bytes of the message from input_offset on
+  kDecodeSum,    // dst, in the own landing slots, = what kEncodeSum made in src, decoded
+  kAddDecoded,   // dst, in the own landing slots, = dst op that
   kMix,  // own output + dst.offset = the sum, in rank order, of weight * contribution over those
          // the own row names: the own input from input_offset on, the others' bytes in src, in
          // landing slots; src.index kEveryRank
@@ -91,7 +95,8 @@ struct Step {
   Buffer also;          // kCombineSums
   uint64_t stride = 0;  // kReduceFetched
   uint64_t input_offset =
-      0;  // kReduce of slots, kBeginSum, kAddToSum, kEncode, kMix, kMixCoded: of the own
+      0;  // kReduce of slots, kBeginSum, kAddToSum, kEncode, kMix, kMixCoded: of the own;
+          // kEncodeSum: of the message
   uint64_t length_bytes = 0;  // of the message, not of the accumulators or codes
 };
 
@@ -133,6 +138,7 @@ struct Problem {
   uint64_t length_bytes = 0;  // allreduce, broadcast, reducescatter: of the (fused) message
   uint64_t slot_bytes = 64;
   EncodedLayout form;  // of the codec of float32 that is reduced or mixed; none: elements travel
+  bool encodes_sums = false;  // whether sums of contributions may be encoded instead of each
   // Bytes. allgather: [size] of each member's input. reducescatter: [size] of each member's output;
   // the message is in their order. alltoall: [size * size], what i has for j at i * size + j; i's
   // message is in the order of j, j's output in the order of i.

@@ -17,6 +17,10 @@ Symbol Symbols::Finished(Symbol sum) { return Intern(Kind::kFinished, sum, 0); }
 
 Symbol Symbols::Encoded(int32_t rank, int32_t range) { return Intern(Kind::kEncoded, rank, range); }
 Symbol Symbols::DecodedTerm(int32_t rank) { return Intern(Kind::kTerm, rank, 1); }
+Symbol Symbols::EncodedSum(Symbol sum, int32_t range) {
+  return Intern(Kind::kEncodedSum, sum, range);
+}
+Symbol Symbols::DecodedSum(Symbol sum) { return Intern(Kind::kDecodedSum, sum, 0); }
 
 Symbol Symbols::SumInTurn(int32_t size, bool coded) {
   std::vector<int32_t> ranks(static_cast<size_t>(size));
@@ -53,7 +57,8 @@ std::string Symbols::ToString(Symbol s) const {
   if (s == kNothing) return "nothing";
   if (IsInput(s)) return "the input of rank " + std::to_string(RankOf(s));
   if (IsEncoded(s)) return "the code of rank " + std::to_string(RankOf(s));
-  std::string text = IsFinished(s) ? "the result over ranks" : "the partial result over ranks";
+  std::string text = IsEncodedSum(s) ? "the code of " : "";
+  text += IsFinished(s) ? "the result over ranks" : "the partial result over ranks";
   for (int32_t rank : RanksIn(s)) text += " " + std::to_string(rank);
   return text;
 }

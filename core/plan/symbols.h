@@ -25,6 +25,9 @@ class Symbols {
   // the caller. And pre * the decoded code.
   Symbol Encoded(int32_t rank, int32_t range);
   Symbol DecodedTerm(int32_t rank);
+  // The same of a partial result; what is decoded is one, too.
+  Symbol EncodedSum(Symbol sum, int32_t range);
+  Symbol DecodedSum(Symbol sum);
   Symbol Sum(Symbol a, Symbol b);  // a op b, both a Term or a Sum
   Symbol Finished(Symbol sum);     // post * sum
   // (((0 op 1) op 2) op ...), finished: kernels-K1; of what decoding gives, if `coded`.
@@ -34,19 +37,22 @@ class Symbols {
   bool IsInput(Symbol s) const { return s != kNothing && At(s).kind == Kind::kInput; }
   bool IsFinished(Symbol s) const { return s != kNothing && At(s).kind == Kind::kFinished; }
   bool IsPartial(Symbol s) const {
-    return s != kNothing && (At(s).kind == Kind::kTerm || At(s).kind == Kind::kSum);
+    return s != kNothing && (At(s).kind == Kind::kTerm || At(s).kind == Kind::kSum ||
+                             At(s).kind == Kind::kDecodedSum);
   }
   bool IsEncoded(Symbol s) const { return s != kNothing && At(s).kind == Kind::kEncoded; }
-  // REQUIRES: IsInput(s) or IsEncoded(s); IsEncoded(s).
+  bool IsEncodedSum(Symbol s) const { return s != kNothing && At(s).kind == Kind::kEncodedSum; }
+  // REQUIRES: IsInput(s) or IsEncoded(s); IsEncoded(s) or IsEncodedSum(s); IsEncodedSum(s).
   int32_t RankOf(Symbol s) const { return At(s).a; }
   int32_t RangeOf(Symbol s) const { return At(s).b; }
+  Symbol SumOf(Symbol s) const { return At(s).a; }
 
   // The ranks whose contributions are in it, in the order in which they are combined.
   std::vector<int32_t> RanksIn(Symbol s) const;
   std::string ToString(Symbol s) const;  // "the sum of 0 1 2"
 
  private:
-  enum class Kind : int32_t { kInput, kEncoded, kTerm, kSum, kFinished };
+  enum class Kind : int32_t { kInput, kEncoded, kTerm, kSum, kEncodedSum, kDecodedSum, kFinished };
   struct Node {
     Kind kind;
     int32_t a;  // a rank, or a symbol

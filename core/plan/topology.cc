@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "core/base/edit_distance.h"
 #include "core/base/rng.h"
+#include "core/plan/host_rounds.h"
 
 namespace covey {
 namespace {
@@ -97,6 +98,23 @@ MixingRow PairRow(int32_t partner, int32_t rank) {
   return partner < 0 ? MixingRow{} : Equally({partner}, rank);
 }
 
+// Whether all pairs of it meet in turn. An odd number of ranks has no other pairs than these and
+// random ones.
+bool IsTournament(const Topology& topology) {
+  return topology.kind == TopologyKind::kFull ||
+         (topology.kind != TopologyKind::kMatching && topology.size % 2 == 1);
+}
+
+HostRounds RoundsOf(const Topology& topology) { return {topology.hosts, topology.cross_every}; }
+
+// That of so many of its ranks, without hosts. Subsets of the same size draw differently.
+Topology AmongOf(const Topology& topology, size_t size, uint64_t number) {
+  return {.kind = topology.kind,
+          .size = static_cast<int32_t>(size),
+          .seed = topology.seed ^ ((number + 1) * 0x9e3779b97f4a7c15u),
+          .matrix = {}};
+}
+
 double WeightOf(const Topology& topology, int32_t row, int32_t column) {
   return topology.matrix[static_cast<size_t>(row) * static_cast<size_t>(topology.size) +
                          static_cast<size_t>(column)];
@@ -142,6 +160,28 @@ Status CheckMatrix(const Topology& topology) {
   return Status::Ok();
 }
 
+Status CheckHosts(const Topology& topology) {
+  if (topology.cross_every < 1 || topology.cross_every > kMostCrossEvery)
+    return Status::InvalidArgument("cross_every of a topology is a number from 1 to " +
+                                   std::to_string(kMostCrossEvery) + ", not " +
+                                   std::to_string(topology.cross_every));
+  if (topology.kind == TopologyKind::kMatrix && topology.cross_every > 1)
+    return Status::InvalidArgument(
+        "the matrix of a topology says all neighbors, those on other hosts too: cross_every is for "
+        "topologies with a name");
+  if (topology.hosts.empty()) return Status::Ok();
+  if (topology.hosts.size() != static_cast<size_t>(topology.size))
+    return Status::InvalidArgument("a topology of " + std::to_string(topology.size) +
+                                   " ranks has as many hosts of ranks, not " +
+                                   std::to_string(topology.hosts.size()));
+  for (const int32_t host : topology.hosts)
+    if (host < 0 || host >= topology.size)
+      return Status::InvalidArgument("hosts of a topology have numbers from 0 to " +
+                                     std::to_string(topology.size - 1) + ", not " +
+                                     std::to_string(host));
+  return Status::Ok();
+}
+
 }  // namespace
 
 const char* NameOf(TopologyKind kind) { return kNames[static_cast<size_t>(kind)]; }
@@ -165,6 +205,7 @@ Status Check(const Topology& topology) {
   if (topology.size < 1)
     return Status::InvalidArgument("a topology has 1 rank or more, not " +
                                    std::to_string(topology.size));
+  RETURN_IF_ERROR(CheckHosts(topology));
   if (topology.kind == TopologyKind::kMatrix) return CheckMatrix(topology);
   if (topology.kind == TopologyKind::kBipartite && topology.size > 1 && topology.size % 2 == 1)
     return Status::InvalidArgument(
@@ -194,6 +235,10 @@ Status CheckPairs(const Topology& topology) {
 }
 
 int64_t PeriodOf(const Topology& topology) {
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide())
+    return PeriodOfSubsets(rounds, [&](int32_t size) {
+      return PeriodOf(AmongOf(topology, static_cast<size_t>(size), 0));
+    });
   switch (topology.kind) {
     case TopologyKind::kOnePeer:
       return LogOf(topology.size);
@@ -208,6 +253,13 @@ int64_t PeriodOf(const Topology& topology) {
 MixingRow RowOf(const Topology& topology, uint64_t round, int32_t rank) {
   const int32_t size = topology.size;
   DCHECK(rank >= 0 && rank < size, "a rank of the topology");
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide()) {
+    const RankSubset subset = SubsetOf(rounds, round, rank);
+    const Topology among = AmongOf(topology, subset.ranks.size(), subset.number);
+    MixingRow row = RowOf(among, subset.round, subset.index);
+    for (Neighbor& one : row.from) one.rank = subset.ranks[static_cast<size_t>(one.rank)];
+    return row;
+  }
   std::vector<int32_t> from;
   switch (topology.kind) {
     case TopologyKind::kRing:
@@ -233,6 +285,13 @@ MixingRow RowOf(const Topology& topology, uint64_t round, int32_t rank) {
 }
 
 std::vector<int32_t> ReceiversOf(const Topology& topology, uint64_t round, int32_t rank) {
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide()) {
+    const RankSubset subset = SubsetOf(rounds, round, rank);
+    const Topology among = AmongOf(topology, subset.ranks.size(), subset.number);
+    std::vector<int32_t> taking = ReceiversOf(among, subset.round, subset.index);
+    for (int32_t& one : taking) one = subset.ranks[static_cast<size_t>(one)];
+    return taking;
+  }
   const int32_t size = topology.size;
   std::vector<int32_t> receivers;
   switch (topology.kind) {
@@ -257,13 +316,16 @@ std::vector<int32_t> ReceiversOf(const Topology& topology, uint64_t round, int32
 }
 
 int64_t PairPeriodOf(const Topology& topology) {
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide())
+    return PeriodOfSubsets(rounds, [&](int32_t size) {
+      return PairPeriodOf(AmongOf(topology, static_cast<size_t>(size), 0));
+    });
+  if (IsTournament(topology)) return std::max(1, topology.size + topology.size % 2 - 1);
   switch (topology.kind) {
     case TopologyKind::kRing:
       return topology.size > 2 ? 2 : 1;
     case TopologyKind::kBipartite:
       return std::max<int64_t>(1, static_cast<int64_t>(HopsOf(topology.size).size()));
-    case TopologyKind::kFull:
-      return std::max(1, topology.size + topology.size % 2 - 1);
     default:
       return 0;
   }
@@ -273,6 +335,13 @@ int32_t PartnerOf(const Topology& topology, uint64_t round, int32_t rank) {
   const int32_t size = topology.size;
   DCHECK(rank >= 0 && rank < size, "a rank of the topology");
   if (size == 1) return -1;
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide()) {
+    const RankSubset subset = SubsetOf(rounds, round, rank);
+    const Topology among = AmongOf(topology, subset.ranks.size(), subset.number);
+    const int32_t partner = PartnerOf(among, subset.round, subset.index);
+    return partner < 0 ? -1 : subset.ranks[static_cast<size_t>(partner)];
+  }
+  if (IsTournament(topology)) return TournamentPartner(size, round, rank);
   switch (topology.kind) {
     case TopologyKind::kRing:
       return AcrossOf(size, round % 2 == 0 ? 1 : -1, rank);
@@ -280,8 +349,6 @@ int32_t PartnerOf(const Topology& topology, uint64_t round, int32_t rank) {
       const std::vector<int32_t> hops = HopsOf(size);
       return AcrossOf(size, hops[round % hops.size()], rank);
     }
-    case TopologyKind::kFull:
-      return TournamentPartner(size, round, rank);
     case TopologyKind::kMatching:
       return MatchedSeat(topology, round, rank).partner;
     default:
@@ -292,10 +359,15 @@ int32_t PartnerOf(const Topology& topology, uint64_t round, int32_t rank) {
 }
 
 bool IsFirst(const Topology& topology, uint64_t round, int32_t rank) {
+  if (const HostRounds rounds = RoundsOf(topology); rounds.Divide()) {
+    const RankSubset subset = SubsetOf(rounds, round, rank);
+    const Topology among = AmongOf(topology, subset.ranks.size(), subset.number);
+    return IsFirst(among, subset.round, subset.index);
+  }
   const int32_t partner = PartnerOf(topology, round, rank);
   if (partner < 0) return false;
   if (topology.kind == TopologyKind::kMatching) return MatchedSeat(topology, round, rank).is_first;
-  if (topology.kind != TopologyKind::kFull) return rank % 2 == 0;
+  if (!IsTournament(topology)) return rank % 2 == 0;
   const uint64_t period = round / static_cast<uint64_t>(PairPeriodOf(topology));
   return (rank < partner) == (period % 2 == 0);
 }

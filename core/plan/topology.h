@@ -21,6 +21,9 @@
 // rank is twice. On a ring they are the edges, every other one in turn; on the full graph all pairs
 // in turn, P - 1 rounds (P when it is odd: the circle method of round-robin tournaments).
 //
+// Where ranks lie on several hosts, cross_every = k makes them average within their host, and only
+// in every k-th round with ranks of others (core/plan/host_rounds.h).
+//
 // Lian, Zhang, Zhang, Liu: Asynchronous Decentralized Parallel Stochastic Gradient Descent, ICML
 // 2018, arXiv:1710.06952. Assran, Loizou, Ballas, Rabbat: Stochastic Gradient Push for Distributed
 // Deep Learning, ICML 2019, arXiv:1811.10792. Ying, Yuan, Chen, Hu, Pan, Yin: Exponential Graph is
@@ -59,6 +62,9 @@ struct Topology {
   int32_t size = 1;            // P
   uint64_t seed = 1;           // matching
   std::vector<double> matrix;  // matrix: P x P, by rows
+  // By rank: the host it lies on, a number below P. Empty: all lie on one.
+  std::vector<int32_t> hosts = {};
+  int64_t cross_every = 1;  // so many rounds for one between hosts; 1: hosts are all the same
 
   bool operator==(const Topology&) const = default;
 };
@@ -77,6 +83,8 @@ struct MixingRow {
   bool operator==(const MixingRow&) const = default;
 };
 
+inline constexpr int64_t kMostCrossEvery = 1000;
+
 // "ring" and so on, but not "matrix". InvalidArgument names what there is and the nearest.
 Status KindOf(std::string_view name, TopologyKind* kind);
 
@@ -86,7 +94,7 @@ Status Check(const Topology& topology);
 // Likewise, that it gives pairs.
 Status CheckPairs(const Topology& topology);
 
-// Rounds after which W repeats itself; 0: it never does.
+// Rounds after which W repeats itself; 0: it never does, or after more than a million.
 int64_t PeriodOf(const Topology& topology);
 
 MixingRow RowOf(const Topology& topology, uint64_t round, int32_t rank);
@@ -98,7 +106,9 @@ std::vector<int32_t> ReceiversOf(const Topology& topology, uint64_t round, int32
 int64_t PairPeriodOf(const Topology& topology);
 int32_t PartnerOf(const Topology& topology, uint64_t round, int32_t rank);
 // Of each pair exactly one is first: the even rank on a ring and a bipartite graph, on the full one
-// the lower and the higher period by period, in a matching one at random.
+// the lower and the higher period by period, in a matching one at random. Where rounds divide by
+// hosts, an even rank is one with an even place among those that average; an odd number of these
+// has the pairs of a tournament.
 bool IsFirst(const Topology& topology, uint64_t round, int32_t rank);
 
 }  // namespace covey

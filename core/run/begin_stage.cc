@@ -41,6 +41,7 @@ bool BeginStage::StagesInput(const Exchange& x) const {
   const Request& r = *x.request;
   if (x.entry == 0 || x.for_communicator || IsUnstaged(x, x.Me())) return false;
   if (GivenBytes(x) > LongestStaged(x)) return false;
+  if (x.codec != nullptr && x.schedule != nullptr && !x.schedule->reads_begin) return false;
   return Gives(r.kind, r.group->members[x.Me()] == r.root);
 }
 
@@ -51,7 +52,8 @@ bool BeginStage::StagesInput(const Exchange& x) const {
 uint64_t BeginStage::LongestStaged(const Exchange& x) const {
   if (x.shares_memory) return ~uint64_t{0};
   if (x.request->kind == Kind::kAlltoall) return x.channel->slot_bytes;
-  if (x.request->kind != Kind::kAllgather || HostsOf(x.request->group->members).empty())
+  if (x.request->kind != Kind::kAllgather ||
+      HostsOf(*transport_, x.request->group->members).empty())
     return ~uint64_t{0};
   return std::min(options_.unstaged_above / x.size(), kCopiedBytes - 1);
 }
@@ -96,6 +98,8 @@ void BeginStage::Publish(Exchange* x) {
       .buffer = staging_->BufferWord(*x)};
   std::copy(x->request->splits.begin(), x->request->splits.end(), x->TableOf(x->Me()));
   std::copy(x->request->peers.begin(), x->request->peers.end(), x->TableOf(x->Me()));
+  // It says whether peers read what is staged.
+  if (!x->shares_memory && KnowsSchedule(*x)) ChooseSchedule(x);
   // run-X1: the tick comes after the first segment: a peer that sees the tick reads the segment.
   if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
@@ -126,12 +130,17 @@ void BeginStage::PushHeader(const Exchange& x) {
     push(x.TableOf(x.Me()), TableWords(x.size()) * sizeof(uint64_t));
 }
 
-// The header with the table, and the part of the first segment that peers read. Unless it depends
-// on the other begins how much that is, the schedule is known already.
+// Whether the schedule depends on no other begin.
+bool BeginStage::KnowsSchedule(const Exchange& x) const {
+  return x.entry != 0 && !x.for_communicator && !Gathers(x.request->kind) &&
+         !Mixes(x.request->kind);
+}
+
+// The header with the table, and the part of the first segment that peers read.
 void BeginStage::PushBegin(Exchange* x) {
   PushHeader(*x);
   if (x->entry == 0 || x->for_communicator) return;
-  if (Gathers(x->request->kind) || Mixes(x->request->kind)) {
+  if (!KnowsSchedule(*x)) {
     if (!StagesInput(*x)) return;
     const EncodedLayout& form = x->request->form;
     const size_t slot = x->channel->slot_bytes;
@@ -139,7 +148,6 @@ void BeginStage::PushBegin(Exchange* x) {
     const size_t first = TravellingBytes(form, std::min<size_t>(x->input.length_bytes(), segment));
     return transport_->Push(ReadersOf(*x), x->Slot(x->Me(), 0), first);
   }
-  ChooseSchedule(x);
   for (const Step& step : x->schedule->begin_pushes) PushStep(*x, step, transport_);
 }
 
@@ -174,24 +182,10 @@ bool BeginStage::Agree(Exchange* x) {
   return !FindConflict(tables, &conflict);
 }
 
-// By member, as Problem::hosts.
-std::vector<int32_t> BeginStage::HostsOf(const std::vector<Rank>& members) const {
-  std::vector<Rank> known;
-  std::vector<int32_t> hosts;
-  for (const Rank member : members) {
-    const Rank host = transport_->HostOf(member);
-    const auto found = std::find(known.begin(), known.end(), host);
-    hosts.push_back(static_cast<int32_t>(found - known.begin()));
-    if (found == known.end()) known.push_back(host);
-  }
-  if (known.size() == members.size()) hosts.clear();
-  return hosts;
-}
-
 void BeginStage::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !x->shares_memory;
-  if (problem.mirrored) problem.hosts = HostsOf(x->request->group->members);
+  if (problem.mirrored) problem.hosts = HostsOf(*transport_, x->request->group->members);
   const uint64_t longest = LongestStaged(*x);
   for (size_t j = 0; j < x->size(); ++j) {
     const uint64_t length = InputBytes(problem, static_cast<int32_t>(j));

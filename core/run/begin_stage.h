@@ -59,10 +59,10 @@ class BeginStage {
   bool IsUnstaged(const Exchange& exchange, size_t index) const;
   bool StagesInput(const Exchange& exchange) const;
   bool LearnsStores(const Exchange& exchange) const;
+  bool KnowsSchedule(const Exchange& exchange) const;
   void PushHeader(const Exchange& exchange);
   void PushBegin(Exchange* exchange);
   uint64_t LongestStaged(const Exchange& exchange) const;
-  std::vector<int32_t> HostsOf(const std::vector<Rank>& members) const;
   std::vector<Rank> ReadersOf(const Exchange& exchange) const;
 
   Options options_;

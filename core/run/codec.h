@@ -15,6 +15,8 @@
 //      encoded with one seed are rounded alike.
 //  codec-D3. |decoded - element| <= bound(values, largest magnitude of its block) where all
 //      elements of the block are finite. A number that is not finite never becomes finite.
+//  codec-D4. bound(values, a + b) <= bound(values, a) + bound(values, b), where it is finite: the
+//      code of a sum errs no more than the codes of its terms.
 #ifndef COVEY_CORE_RUN_CODEC_H_
 #define COVEY_CORE_RUN_CODEC_H_
 
@@ -49,6 +51,7 @@ struct Codec {
   // Why models as they are cannot be averaged by it; null, or an empty text: they can.
   const char* (*unfit_for_models)(const CodecValues&) = nullptr;
   // Whether it is biased, so that what it leaves out has to be sent with the next contribution.
+  // Sums of contributions may be encoded by the others only, instead of each.
   bool feeds_back = false;
 };
 

@@ -25,6 +25,16 @@ uint64_t SeedOf(const Exchange& x, size_t begin_bytes) {
   return seed;
 }
 
+// Of a sum in `slot`: a rank may encode two at one place of the message, and the draws of the
+// second must not depend on those of the first.
+uint64_t SeedOfSum(const Exchange& x, size_t begin_bytes, uint32_t slot) {
+  return (SeedOf(x, begin_bytes) ^ (slot + 1)) * 0x9e3779b97f4a7c15u + 1;
+}
+
+std::byte* InSlot(const Exchange& x, const Buffer& b) {
+  return x.Slot(static_cast<size_t>(b.index), b.slot) + b.offset;
+}
+
 // Calls fn(offset, length, coded): each piece of a range, and where in its code the piece begins.
 template <typename Fn>
 void ForEachPiece(const EncodedLayout& form, size_t length_bytes, Fn fn) {
@@ -94,6 +104,34 @@ void CodecSteps::Reduce(const Exchange& x, const Step& step) {
           kernels_->reduce(x.reduction, sources_, {&piece, 1}, part / sizeof(float),
                            Stores::kCached);
         });
+  });
+}
+
+void CodecSteps::EncodeSum(const Exchange& x, const Step& step) {
+  const auto* sums = reinterpret_cast<const float*>(InSlot(x, step.src));
+  std::byte* out = InSlot(x, step.dst);
+  ForEachPiece(x.codec->form, step.length_bytes, [&](size_t at, size_t length, size_t coded) {
+    x.codec->codec->encode(*kernels_, x.codec->values,
+                           {sums + at / sizeof(float), length / sizeof(float)},
+                           SeedOfSum(x, step.input_offset + at, step.src.slot), out + coded);
+  });
+}
+
+void CodecSteps::DecodeSum(const Exchange& x, const Step& step) {
+  auto* sums = reinterpret_cast<float*>(InSlot(x, step.dst));
+  const std::byte* in = InSlot(x, step.src);
+  const bool adds = step.kind == StepKind::kAddDecoded;
+  const Reduction combined{DType::kF32, x.reduction.op};
+  decoded_.resize(std::max(decoded_.size(), PieceBytes(x.codec->form) / sizeof(float)));
+  ForEachPiece(x.codec->form, step.length_bytes, [&](size_t at, size_t length, size_t coded) {
+    const size_t count = length / sizeof(float);
+    float* to = sums + at / sizeof(float);
+    x.codec->codec->decode(*kernels_, x.codec->values, in + coded,
+                           {adds ? decoded_.data() : to, count});
+    if (!adds) return;
+    auto* target = reinterpret_cast<std::byte*>(to);
+    sources_ = {target, reinterpret_cast<const std::byte*>(decoded_.data())};
+    kernels_->reduce(combined, sources_, {&target, 1}, count, Stores::kCached);
   });
 }
 

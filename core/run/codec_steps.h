@@ -25,10 +25,12 @@ class CodecSteps {
   const ChosenCodec* Find(const std::string& text);
 
   // REQUIRES: exchange.codec is not null.
-  void EncodeFirst(const Exchange& exchange);               // the begin's part, in slot 0
-  void Encode(const Exchange& exchange, const Step& step);  // kEncode
-  void Reduce(const Exchange& exchange, const Step& step);  // kReduceCoded
-  void Mix(const Exchange& exchange, const Step& step);     // kMixCoded
+  void EncodeFirst(const Exchange& exchange);                  // the begin's part, in slot 0
+  void Encode(const Exchange& exchange, const Step& step);     // kEncode
+  void Reduce(const Exchange& exchange, const Step& step);     // kReduceCoded
+  void Mix(const Exchange& exchange, const Step& step);        // kMixCoded
+  void EncodeSum(const Exchange& exchange, const Step& step);  // kEncodeSum
+  void DecodeSum(const Exchange& exchange, const Step& step);  // kDecodeSum, kAddDecoded
 
  private:
   void AddMoved(const Exchange& exchange, const Step& step, size_t at,

@@ -240,6 +240,13 @@ bool Executor::RunStep(Exchange* x, const Step& step) {
     case StepKind::kMixCoded:
       codec_steps_.Mix(*x, step);
       break;
+    case StepKind::kEncodeSum:
+      codec_steps_.EncodeSum(*x, step);
+      break;
+    case StepKind::kDecodeSum:
+    case StepKind::kAddDecoded:
+      codec_steps_.DecodeSum(*x, step);
+      break;
   }
   return true;
 }

@@ -63,6 +63,7 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   p.me = static_cast<int32_t>(x.Me());
   p.dtype = x.reduction.dtype;
   p.form = r.form;
+  p.encodes_sums = r.form.Codes() && !r.feeds_back;
   p.slot_bytes = x.channel->slot_bytes;
   p.cache_bytes = cache_bytes;
   p.length_bytes = Gathers(r.kind) ? 0 : x.input.length_bytes();

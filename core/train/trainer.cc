@@ -8,14 +8,6 @@
 #include "core/plan/topology.h"
 
 namespace covey {
-namespace {
-
-Topology TopologyOf(const MethodNeighbors& neighbors, int32_t size) {
-  return {.kind = neighbors.topology, .size = size, .seed = neighbors.seed, .matrix = {}};
-}
-
-}  // namespace
-
 Status Trainer::Check(const MethodChoice& choice, const MethodView& view, int64_t begin,
                       int64_t end) {
   int64_t last = begin;
@@ -28,9 +20,9 @@ Status Trainer::Check(const MethodChoice& choice, const MethodView& view, int64_
     const MethodPlan plan = choice.Plan(view, version);
     const MethodChoice& here = choice.At(version);
     if (plan.admission == Admission::kNeighbors)
-      RETURN_IF_ERROR(covey::Check(TopologyOf(plan.neighbors, view.size)));
+      RETURN_IF_ERROR(covey::Check(TopologyOf(plan.neighbors, view)));
     if (plan.admission != Admission::kPairs || view.size == 1) continue;
-    const Status known = CheckPairs({.kind = plan.pairs.topology, .size = view.size});
+    const Status known = CheckPairs(TopologyOf(plan.pairs, view));
     if (!known.ok())
       return Status::InvalidArgument("the method " + here.OwnText() + ": " + known.message());
   }
@@ -186,7 +178,7 @@ Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
   exchange.is_whole = is_finish_ || step_ + 1 >= choice_.Until(step_);
   if (stage == Stage::kMix) {
     const MethodNeighbors neighbors = Plan().neighbors;
-    exchange.row = RowOf(TopologyOf(neighbors, view_.size), neighbors.round, ToInt(view_.rank));
+    exchange.row = RowOf(TopologyOf(neighbors, view_), neighbors.round, ToInt(view_.rank));
   }
   return exchange;
 }

@@ -79,6 +79,10 @@ struct TransportKind {
 };
 const TransportKind* FindTransport(std::string_view name);  // null: not linked in
 
+// By member, the host it lies on, numbered from 0 in the order of their first members: equal on all
+// ranks. Empty: each has a host of its own.
+std::vector<int32_t> HostsOf(const SharedRegions& regions, std::span<const Rank> members);
+
 struct TransportRegistration {
   explicit TransportRegistration(const TransportKind& kind);
 };

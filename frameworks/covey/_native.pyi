@@ -66,6 +66,7 @@ def submit1(
     codec: Optional[str] = ...,
     neighbors: Optional[Tuple[Any, ...]] = ...,
     codec_draw: int = ...,
+    feeds_back: int = ...,
     /,
 ) -> Handle[Any]: ...
 
@@ -172,10 +173,22 @@ def method_row(
     method: Optional[Method], group: int, version: int, /
 ) -> Tuple[Tuple[float, ...], Tuple[int, ...], int]: ...
 def topology_check(
-    name: Optional[str], size: int, seed: int, matrix: Optional[Tuple[float, ...]], /
+    name: Optional[str],
+    size: int,
+    seed: int,
+    matrix: Optional[Tuple[float, ...]],
+    hosts: Optional[Tuple[int, ...]],
+    cross_every: int,
+    /,
 ) -> None: ...
 def topology_report(
-    name: Optional[str], size: int, seed: int, matrix: Optional[Tuple[float, ...]], /
+    name: Optional[str],
+    size: int,
+    seed: int,
+    matrix: Optional[Tuple[float, ...]],
+    hosts: Optional[Tuple[int, ...]],
+    cross_every: int,
+    /,
 ) -> str: ...
 def topology_row(
     parts: Tuple[Any, ...], round: int, index: int, /

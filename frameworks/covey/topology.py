@@ -35,7 +35,9 @@ class Topology:
         name: "ring", "exponential", "one_peer", "bipartite", "full", "matching" or "matrix".
         size: how many ranks.
         seed: of the random one.
-        period: rounds until W repeats itself; 0: never.
+        hosts: the host of each rank; (): all are on one.
+        cross_every: every so-many-th round is between hosts, the others are within them.
+        period: rounds until W repeats itself; 0: never, or after more than a million.
         column_error: by how much the sum of a column differs from 1, at most. 0: W is doubly
             stochastic, and no averaging moves the mean of all ranks.
         is_connected: whether what any rank has reaches all.
@@ -46,13 +48,22 @@ class Topology:
     """
 
     def __init__(
-        self, name: Optional[str], size: int, seed: int, matrix: Tuple[float, ...]
+        self,
+        name: Optional[str],
+        size: int,
+        seed: int,
+        matrix: Tuple[float, ...],
+        hosts: Tuple[int, ...] = (),
+        cross_every: int = 1,
     ) -> None:
-        self._parts = (name, size, seed, matrix if name is None else None)
+        numbers = matrix if name is None else None
+        self._parts = (name, size, seed, numbers, hosts or None, cross_every)
         _native.topology_check(*self._parts)
         self.name = name or "matrix"
         self.size = size
         self.seed = seed
+        self.hosts = hosts
+        self.cross_every = cross_every
         self._rows: Dict[Tuple[int, int], Tuple[Tuple[float, ...], Tuple[int, ...]]] = {}
 
     def __repr__(self) -> str:
@@ -134,7 +145,13 @@ def row_by_index(
 _named = functools.lru_cache(maxsize=64)(Topology)
 
 
-def topology(which: Any, size: Optional[int] = None, seed: int = 1) -> Topology:
+def topology(
+    which: Any,
+    size: Optional[int] = None,
+    seed: int = 1,
+    hosts: Optional[Sequence[int]] = None,
+    cross_every: int = 1,
+) -> Topology:
     """A topology, looked at: is it connected, does it keep the mean, how fast does it mix.
 
     Args:
@@ -144,6 +161,10 @@ def topology(which: Any, size: Optional[int] = None, seed: int = 1) -> Topology:
             sequences, an array or a tensor: not negative, each row summing to 1. Or a Topology.
         size: how many ranks. None: those of this job, or as many as the matrix has rows.
         seed: of matching.
+        hosts: [size] the host of each rank, numbers from 0 and below size. None: all are on one.
+        cross_every: with hosts and a name: ranks average within their host, and in every so-many-th
+            round with ranks of other hosts, as ``cross_every`` of a method says; 1 to 1000. 1:
+            hosts make no difference.
 
     Returns:
         A :class:`Topology`.
@@ -158,12 +179,15 @@ def topology(which: Any, size: Optional[int] = None, seed: int = 1) -> Topology:
         >>> ring = covey.topology("ring", size=8)
         >>> ring.period, ring.is_connected, round(ring.gap, 3)
         (1, True, 0.195)
+        >>> covey.topology("full", size=4, hosts=[0, 0, 1, 1], cross_every=2).weights(0, round=1)
+        [0.5, 0.0, 0.5, 0.0]
     """
     if isinstance(which, Topology):
         return which
+    crossing = _crossing(hosts, cross_every)
     if isinstance(which, str):
         size = _number(_size(size), "size", _INT32)
-        return _named(which.replace("-", "_"), size, _number(seed, "seed", 1 << 64), ())
+        return _named(which.replace("-", "_"), size, _number(seed, "seed", 1 << 64), (), *crossing)
     rows = which.tolist() if hasattr(which, "tolist") else which
     try:
         numbers = tuple(float(weight) for row in rows for weight in row)
@@ -175,7 +199,18 @@ def topology(which: Any, size: Optional[int] = None, seed: int = 1) -> Topology:
     if any(len(row) != count for row in rows) or size not in (None, count):
         shape = f"rows of {sorted({len(row) for row in rows})} weights, {count} of them"
         raise InvalidArgument(f"the matrix of a topology of {size or count} ranks has {shape}")
-    return _named(None, count, seed, numbers)
+    return _named(None, count, seed, numbers, *crossing)
+
+
+def _crossing(hosts: Optional[Sequence[int]], cross_every: int) -> Tuple[Tuple[int, ...], int]:
+    every = _number(cross_every, "cross_every", _INT32)
+    if every > 1 and hosts is None:
+        raise InvalidArgument(
+            f"cross_every of a topology is {every}, and hosts, the host of each rank, is not given"
+        )
+    if every == 0:
+        raise InvalidArgument("cross_every of a topology is a number from 1, not 0")
+    return tuple(_number(host, "host", _INT32) for host in hosts or ()), every
 
 
 def _number(value: Any, what: str, end: int) -> int:

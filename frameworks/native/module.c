@@ -260,7 +260,8 @@ static PyMethodDef methods[] = {
     {"method_row", MethodRow, METH_VARARGS,
      "method_row(method, group, version) -> (weights, receivers, adapts first), by index"},
     {"topology_check", TopologyCheck, METH_VARARGS,
-     "topology_check(name or None, size, seed, matrix or None): raises InvalidArgument"},
+     "topology_check(name or None, size, seed, matrix or None, hosts or None, cross_every): "
+     "raises InvalidArgument"},
     {"topology_report", TopologyReport, METH_VARARGS, "topology_report(as above) -> JSON text"},
     {"topology_row", TopologyRow, METH_VARARGS,
      "topology_row((as above), round, index) -> (weights, receivers, 0)"},

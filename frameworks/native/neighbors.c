@@ -60,36 +60,62 @@ void FreeNeighbors(covey_request* request) {
   request->neighbors = NULL;
 }
 
-/* (name or None, size, seed, matrix or None): 0, or -1 with an exception set. *matrix is to be
- * freed. */
-static int ParseTopology(PyObject* parts, covey_topology* topology, double** matrix) {
-  *topology = (covey_topology)COVEY_INIT(covey_topology);
-  *matrix = NULL;
+/* A topology, and its arrays. */
+typedef struct {
+  covey_topology said;
+  double* matrix;
+  int32_t* hosts;
+} Parsed;
+
+static void FreeParsed(Parsed* parsed) {
+  free(parsed->matrix);
+  free(parsed->hosts);
+}
+
+/* (name or None, size, seed, matrix or None, hosts or None, cross_every): 0, or -1 with an
+ * exception set. To be freed in any case. */
+static int ParseTopology(PyObject* parts, Parsed* parsed) {
+  *parsed = (Parsed){COVEY_INIT(covey_topology), NULL, NULL};
+  covey_topology* topology = &parsed->said;
   unsigned long long seed;
-  PyObject* numbers;
-  if (!PyArg_ParseTuple(parts, "ziKO;topology", &topology->name, &topology->size, &seed, &numbers))
+  long long every;
+  PyObject *numbers, *hosts;
+  if (!PyArg_ParseTuple(parts, "ziKOOL;topology", &topology->name, &topology->size, &seed, &numbers,
+                        &hosts, &every))
     return -1;
   topology->seed = seed;
+  topology->cross_every = every;
+  if (hosts != Py_None) {
+    if (!PyTuple_Check(hosts) || PyTuple_Size(hosts) != (Py_ssize_t)topology->size) {
+      PyErr_Format(PyExc_ValueError, "a topology of %d ranks has the host of each of them",
+                   (int)topology->size);
+      return -1;
+    }
+    parsed->hosts = RanksOf(hosts);
+    topology->hosts = parsed->hosts;
+    if (parsed->hosts == NULL) return -1;
+  }
   if (numbers == Py_None) return 0;
   if (!PyTuple_Check(numbers) ||
       PyTuple_Size(numbers) != (Py_ssize_t)topology->size * topology->size) {
     PyErr_SetString(PyExc_ValueError, "a topology's matrix is a tuple of size * size numbers");
     return -1;
   }
-  *matrix = FractionsOf(numbers);
-  topology->matrix = *matrix;
-  return *matrix == NULL ? -1 : 0;
+  parsed->matrix = FractionsOf(numbers);
+  topology->matrix = parsed->matrix;
+  return parsed->matrix == NULL ? -1 : 0;
 }
 
 PyObject* TopologyCheck(PyObject* module, PyObject* args) {
   (void)module;
-  covey_topology topology;
-  double* matrix;
-  if (ParseTopology(args, &topology, &matrix) != 0) return NULL;
-  covey_error error;
-  ClearError(&error);
-  PyObject* answer = NoneOrError(covey_topology_check(&topology, &error), &error);
-  free(matrix);
+  Parsed parsed;
+  PyObject* answer = NULL;
+  if (ParseTopology(args, &parsed) == 0) {
+    covey_error error;
+    ClearError(&error);
+    answer = NoneOrError(covey_topology_check(&parsed.said, &error), &error);
+  }
+  FreeParsed(&parsed);
   return answer;
 }
 
@@ -99,11 +125,10 @@ static size_t ReportText(const void* context, char* text, size_t capacity) {
 
 PyObject* TopologyReport(PyObject* module, PyObject* args) {
   (void)module;
-  covey_topology topology;
-  double* matrix;
-  if (ParseTopology(args, &topology, &matrix) != 0) return NULL;
-  PyObject* answer = TextOf(ReportText, &topology);
-  free(matrix);
+  Parsed parsed;
+  PyObject* answer = NULL;
+  if (ParseTopology(args, &parsed) == 0) answer = TextOf(ReportText, &parsed.said);
+  FreeParsed(&parsed);
   return answer;
 }
 
@@ -145,22 +170,23 @@ PyObject* TopologyRow(PyObject* module, PyObject* args) {
   int index;
   if (!PyArg_ParseTuple(args, "O!Li:topology_row", &PyTuple_Type, &parts, &round, &index))
     return NULL;
-  covey_topology topology;
-  double* matrix;
-  if (ParseTopology(parts, &topology, &matrix) != 0) return NULL;
-  covey_error error;
-  ClearError(&error);
+  Parsed parsed;
   Row row = {NULL, NULL, 0};
-  error.code = covey_topology_check(&topology, &error);
-  if (error.code != COVEY_OK) {
-    RaiseError(&error);
-  } else if (NewRow(topology.size, &row) == 0) {
-    error.code = covey_topology_row(&topology, round, index, row.weights, row.receivers, &error);
-    answer = error.code == COVEY_OK ? RowAnswer(topology.size, &row) : RaiseError(&error);
+  if (ParseTopology(parts, &parsed) == 0) {
+    covey_error error;
+    ClearError(&error);
+    error.code = covey_topology_check(&parsed.said, &error);
+    if (error.code != COVEY_OK) {
+      RaiseError(&error);
+    } else if (NewRow(parsed.said.size, &row) == 0) {
+      error.code =
+          covey_topology_row(&parsed.said, round, index, row.weights, row.receivers, &error);
+      answer = error.code == COVEY_OK ? RowAnswer(parsed.said.size, &row) : RaiseError(&error);
+    }
   }
   free(row.weights);
   free(row.receivers);
-  free(matrix);
+  FreeParsed(&parsed);
   return answer;
 }
 

@@ -76,7 +76,7 @@ PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
 const char kSubmitOneDoc[] =
     "submit1(kind, group, name, op, root, prescale, postscale, dtype, input, output, shape, keep,\n"
     "waits=0, output_shape=None, splits=None, unfit=None, codec=None, neighbors=None,\n"
-    "codec_draw=0) -> Handle.\n"
+    "codec_draw=0, feeds_back=0) -> Handle.\n"
     "Submits an operation on one tensor.\n"
     "`output` None means in place (what gathers: the runtime allocates); it has the shape\n"
     "`output_shape`, None: `shape`. An address is an int, or on CUDA (address, device number,\n"
@@ -84,7 +84,8 @@ const char kSubmitOneDoc[] =
     "ended. `waits`: .wait() follows at once on this thread. `splits`: a tuple, of an alltoall.\n"
     "`unfit`: why it must not be mixed with that of others; empty: it was looked at. `neighbors`:\n"
     "(own weight, sources, weights, receivers or None, any_sum), of a neighbor_allreduce.\n"
-    "`codec_draw`: what a codec that rounds at random draws by; 0: by how often it was done.";
+    "`codec_draw`: what a codec that rounds at random draws by; 0: by how often it was done.\n"
+    "`feeds_back`: 1: the codec's residual is added to the next contribution.";
 
 /* Fills request->splits, to be freed. 0, or -1 with an exception set. */
 static int ParseSplits(PyObject* object, covey_request* request) {
@@ -116,11 +117,11 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   PyObject *input_address, *output_address, *shape_tuple, *keep;
   PyObject *output_shape = Py_None, *splits = Py_None, *neighbors = Py_None;
   unsigned long long draw = 0;
-  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOOzzOK:submit1", &kind, &group, &request.name, &op,
+  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOOzzOKI:submit1", &kind, &group, &request.name, &op,
                         &request.root, &request.prescale, &request.postscale, &dtype,
                         &input_address, &output_address, &shape_tuple, &keep, &request.waits,
-                        &output_shape, &splits, &request.unfit, &request.codec, &neighbors,
-                        &draw)) {
+                        &output_shape, &splits, &request.unfit, &request.codec, &neighbors, &draw,
+                        &request.feeds_back)) {
     return NULL;
   }
   int64_t shape[COVEY_MAX_DIMS];

@@ -25,20 +25,21 @@ inline Hosts MembersByHost(const Problem& p) {
 
 inline constexpr uint64_t kLineBytes = 64;
 
-// Where part `index` of `count` begins in `length` bytes: whole cache lines.
-inline uint64_t PartOf(uint64_t length, size_t index, size_t count) {
-  const uint64_t lines = (length + kLineBytes - 1) / kLineBytes;
-  return std::min(length, lines * index / count * kLineBytes);
+// Where part `index` of `count` begins in `length` bytes: whole grains.
+inline uint64_t PartOf(uint64_t length, size_t index, size_t count, uint64_t grain = kLineBytes) {
+  const uint64_t grains = (length + grain - 1) / grain;
+  return std::min(length, grains * index / count * grain);
 }
 
 // By member: its part of `bytes` that its host's members divide evenly.
-inline std::vector<ByteRange> SharesOf(const Hosts& hosts, uint64_t bytes) {
+inline std::vector<ByteRange> SharesOf(const Hosts& hosts, uint64_t bytes, uint64_t grain) {
   std::vector<ByteRange> shares;
   for (const std::vector<int32_t>& members : hosts) {
     for (size_t i = 0; i < members.size(); ++i) {
       const auto r = static_cast<size_t>(members[i]);
       if (r >= shares.size()) shares.resize(r + 1);
-      shares[r] = {PartOf(bytes, i, members.size()), PartOf(bytes, i + 1, members.size())};
+      shares[r] = {PartOf(bytes, i, members.size(), grain),
+                   PartOf(bytes, i + 1, members.size(), grain)};
     }
   }
   return shares;
@@ -51,8 +52,8 @@ struct Piece {
   std::vector<int32_t> owners;
 };
 
-inline std::vector<Piece> PiecesOf(const Hosts& hosts, uint64_t bytes) {
-  const std::vector<ByteRange> shares = SharesOf(hosts, bytes);
+inline std::vector<Piece> PiecesOf(const Hosts& hosts, uint64_t bytes, uint64_t grain) {
+  const std::vector<ByteRange> shares = SharesOf(hosts, bytes, grain);
   std::set<uint64_t> borders{bytes};
   for (const ByteRange& share : shares) borders.insert(share.begin);
   std::vector<Piece> pieces;
@@ -75,10 +76,12 @@ struct Division {
   std::set<int32_t> partners;     // the owners of the own pieces on other hosts
 };
 
-inline Division DivisionFor(const Problem& p, const Hosts& hosts, uint64_t bytes) {
+// Borders are whole grains from the segment's begin.
+inline Division DivisionFor(const Problem& p, const Hosts& hosts, uint64_t bytes,
+                            uint64_t grain = kLineBytes) {
   const auto own_host = static_cast<size_t>(p.hosts[static_cast<size_t>(p.me)]);
-  Division d{.shares = SharesOf(hosts, bytes), .own = {}, .partners = {}};
-  for (Piece& piece : PiecesOf(hosts, bytes)) {
+  Division d{.shares = SharesOf(hosts, bytes, grain), .own = {}, .partners = {}};
+  for (Piece& piece : PiecesOf(hosts, bytes, grain)) {
     if (piece.owners[own_host] != p.me) continue;
     d.partners.insert(piece.owners.begin(), piece.owners.end());
     d.own.push_back(std::move(piece));

@@ -25,7 +25,7 @@
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kTopology, kSeed, kMaxWait };
+enum Setting : uint8_t { kTopology, kSeed, kMaxWait, kCross };
 
 constexpr MethodParameter kParameters[] = {
     {.name = "topology",
@@ -40,6 +40,7 @@ constexpr MethodParameter kParameters[] = {
      .syntax = ValueSyntax::kPairing},
     kPairSeed,
     kPairMaxWait,
+    kCrossEvery,
 };
 
 TopologyKind KindFor(int64_t told, int32_t size) {
@@ -55,7 +56,8 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
           .pairs = {.topology = kind,
                     .seed = static_cast<uint64_t>(settings[kSeed]),
                     .all_begin = !has_sides,
-                    .max_wait = Duration::Of(settings[kMaxWait])}};
+                    .max_wait = Duration::Of(settings[kMaxWait]),
+                    .cross_every = settings[kCross]}};
 }
 
 constexpr Method kMethod{

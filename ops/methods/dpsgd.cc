@@ -32,6 +32,10 @@
 //
 // Bytes per rank and step: m staged, and m read for each neighbor; with a codec, as many encoded.
 //
+// With cross_every=k ranks average within their host, and between hosts in every k-th step
+// (core/plan/host_rounds.h): bytes between hosts fall to about a k-th of those of a topology whose
+// neighbors all lie on other hosts, and models of different hosts come together as much slower.
+//
 // Worked example, 4 ranks: ring: rank 1 takes from 0 and 2, 1/3 each, at all steps. one_peer: rank
 // 1 takes from 0, 3, 0, 3, ..., 1/2 each.
 #include "core/method/method.h"
@@ -40,7 +44,7 @@
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kTopology, kOrder, kSeed, kMaxWait };
+enum Setting : uint8_t { kTopology, kOrder, kSeed, kMaxWait, kCross };
 
 constexpr int64_t ValueOf(TopologyKind kind) { return 1 + static_cast<int64_t>(kind); }
 
@@ -69,6 +73,7 @@ constexpr MethodParameter kParameters[] = {
         "longest wait of a step, and of finish(), for the other ranks: then a step raises "
         "Timeout, which names the missing ranks, and waits on when called again; finish() "
         "names them and ends with this rank's own model; auto: 60s; off: for ever"),
+    kCrossEvery,
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t version) {
@@ -78,7 +83,8 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t ve
                         .seed = static_cast<uint64_t>(settings[kSeed]),
                         .round = static_cast<uint64_t>(version),
                         .adapts_first = settings[kOrder] != 0,
-                        .max_wait = LimitOf(settings[kMaxWait])}};
+                        .max_wait = LimitOf(settings[kMaxWait]),
+                        .cross_every = settings[kCross]}};
 }
 
 constexpr Method kMethod{

@@ -3,6 +3,7 @@
 #define COVEY_OPS_METHODS_PAIRING_H_
 
 #include "core/method/method.h"
+#include "core/method/shared_parameters.h"
 
 namespace covey {
 

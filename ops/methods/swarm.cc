@@ -58,7 +58,7 @@
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kLocalSteps, kSteps, kExchange, kTopology, kSeed, kMaxWait };
+enum Setting : uint8_t { kLocalSteps, kSteps, kExchange, kTopology, kSeed, kMaxWait, kCross };
 
 constexpr MethodParameter kParameters[] = {
     {.name = "local_steps",
@@ -96,6 +96,7 @@ constexpr MethodParameter kParameters[] = {
      .syntax = ValueSyntax::kPairing},
     kPairSeed,
     kPairMaxWait,
+    kCrossEvery,
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
@@ -108,7 +109,8 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
                     .local_steps = settings[kLocalSteps],
                     .is_random = settings[kSteps] != 0,
                     .non_blocking = settings[kExchange] != 0,
-                    .max_wait = Duration::Of(settings[kMaxWait])}};
+                    .max_wait = Duration::Of(settings[kMaxWait]),
+                    .cross_every = settings[kCross]}};
 }
 
 constexpr Method kMethod{

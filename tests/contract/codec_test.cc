@@ -40,6 +40,45 @@ TEST(CodecTest, SumsAndSaysWhatTravelled) {
   }
 }
 
+// Four ranks on two hosts: of each block the largest is 127 on all, and rank 0 adds 1. The codes of
+// contributions keep it; that of a host's sum, whose largest is 254, does not.
+TEST(CodecTest, BetweenHostsSumsAreEncodedUnlessResidualsAreFedBack) {
+  RunRanks({4, kOverNetwork, 2}, [](int rank, covey_runtime*& runtime) {
+    for (const uint32_t feeds_back : {0u, 1u, 0u}) {
+      std::vector<float> data(100'000, rank == 0 ? 1.0f : 0.0f);
+      for (size_t i = 0; i < data.size(); i += 256) data[i] = 127;
+      FloatAllreduce allreduce("gradient", data.data(), static_cast<int64_t>(data.size()));
+      allreduce.request.codec = "int8";
+      allreduce.request.feeds_back = feeds_back;
+      covey_error error = COVEY_INIT(covey_error);
+      covey_handle handle = 0;
+      ASSERT_EQ(covey_submit(runtime, &allreduce.request, &handle, &error), COVEY_OK);
+      ASSERT_EQ(covey_wait(runtime, handle, -1, &error), COVEY_OK) << error.message;
+      covey_release(runtime, handle);
+      for (size_t i = 0; i < data.size(); ++i)
+        ASSERT_EQ(data[i], i % 256 == 0 ? 508.0f : static_cast<float>(feeds_back)) << i;
+    }
+  });
+}
+
+TEST(CodecTest, RanksThatDifferInErrorFeedbackHearSo) {
+  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+    std::vector<float> data(100);
+    FloatAllreduce allreduce("gradient", data.data(), 100);
+    allreduce.request.codec = "int8";
+    allreduce.request.feeds_back = rank == 0 ? 1 : 0;
+    covey_error error = COVEY_INIT(covey_error);
+    covey_handle handle = 0;
+    ASSERT_EQ(covey_submit(runtime, &allreduce.request, &handle, &error), COVEY_OK);
+    EXPECT_EQ(covey_wait(runtime, handle, -1, &error), COVEY_MISMATCH);
+    EXPECT_NE(std::string(error.message).find("codecs differ"), std::string::npos) << error.message;
+    EXPECT_NE(std::string(error.message).find("int8@block=256 with error feedback"),
+              std::string::npos)
+        << error.message;
+    covey_release(runtime, handle);
+  });
+}
+
 // What a handle was used for before is forgotten with it.
 TEST(CodecTest, TheNextOperationHasNone) {
   RunRanks(2, "", [](int, covey_runtime*& runtime) {

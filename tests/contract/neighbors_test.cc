@@ -268,6 +268,63 @@ TEST(NeighborsTest, AMatrixIsLookedAt) {
   EXPECT_EQ(covey_topology_check(nullptr, &error), COVEY_INVALID_ARGUMENT);
 }
 
+TEST(NeighborsTest, ATopologyOverHostsCrossesInEveryKthRound) {
+  covey_error error = COVEY_INIT(covey_error);
+  const int32_t hosts[] = {0, 1, 0, 1, 1};
+  covey_topology topology = COVEY_INIT(covey_topology);
+  topology.name = "full";
+  topology.size = 5;
+  topology.hosts = hosts;
+  topology.cross_every = 3;
+  double weights[5];
+  int32_t receivers[5];
+  for (int64_t round = 0; round < 6; ++round) {
+    ASSERT_EQ(covey_topology_row(&topology, round, 0, weights, receivers, &error), COVEY_OK)
+        << error.message;
+    for (int j = 0; j < 5; ++j) {
+      const bool takes = j == 0 || j == (round % 3 == 2 ? 1 : 2);
+      EXPECT_EQ(weights[j], takes ? 0.5 : 0) << round << j;
+      EXPECT_EQ(receivers[j], takes && j != 0) << round << j;
+    }
+  }
+  topology.cross_every = 1001;
+  EXPECT_EQ(covey_topology_check(&topology, &error), COVEY_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(error.message).find("from 1 to 1000, not 1001"), std::string::npos)
+      << error.message;
+}
+
+// Ranks 0, 1 and 2, 3 share hosts.
+TEST(NeighborsTest, AMethodKnowsTheHostsOfItsRanks) {
+  RunRanks({4, kOverNetwork, 2}, [](int rank, covey_runtime*& runtime) {
+    covey_error error = COVEY_INIT(covey_error);
+    const ParsedMethod method("dpsgd:topology=full,cross_every=2", &error);
+    ASSERT_EQ(method.code, COVEY_OK) << error.message;
+    const int32_t members[] = {0, 2, 3};
+    covey_group some = 0;
+    if (rank != 1) {
+      ASSERT_EQ(covey_group_of(runtime, members, 3, &some, &error), COVEY_OK);
+    }
+    for (int64_t version = 0; version < 4; ++version) {
+      double weights[4];
+      int32_t receivers[4], adapts_first = 0;
+      ASSERT_EQ(covey_method_row(runtime, method.get(), COVEY_WORLD, version, weights, receivers,
+                                 &adapts_first, &error),
+                COVEY_OK)
+          << error.message;
+      for (int j = 0; j < 4; ++j) {
+        const bool takes = j == rank || j == (version % 2 == 1 ? (rank + 2) % 4 : rank ^ 1);
+        EXPECT_EQ(weights[j], takes ? 0.5 : 0) << version << j;
+      }
+      if (rank != 0) continue;
+      ASSERT_EQ(covey_method_row(runtime, method.get(), some, version, weights, receivers,
+                                 &adapts_first, &error),
+                COVEY_OK);
+      EXPECT_EQ(weights[0], version % 2 == 1 ? 0.5 : 1) << "alone on its host";
+      EXPECT_EQ(weights[1], version % 2 == 1 ? 0.5 : 0);
+    }
+  });
+}
+
 TEST(NeighborsTest, AMethodSaysItsRow) {
   RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {
     covey_error error = COVEY_INIT(covey_error);

@@ -1,5 +1,6 @@
 // An allreduce with a codec gives every rank the same bits, those of decoding every rank's code and
-// reducing in float32 in rank order, whatever the order in which ranks and messages move.
+// reducing in float32 in rank order, whatever the order in which ranks and messages move. Where
+// some ranks share a host and others do not, those of the codes of the hosts' sums.
 //
 // Method: whole runtimes in one process, random scheduling from a printed seed; a slow reference
 // that encodes and decodes whole messages with the scalar kernels and combines one element at a
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "core/run/codec.h"
 #include "tests/sim/world.h"
@@ -22,6 +24,7 @@ struct Case {
   bool average = false;
   double prescale = 1;
   std::vector<int64_t> lengths;  // of the tensors that travel together
+  bool feeds_back = false;
 };
 
 size_t ElemsOf(const Case& c) {
@@ -43,21 +46,50 @@ float Combine(Op op, float a, float b) {
   return op == Op::kMin ? std::min(a, b) : std::max(a, b);
 }
 
+// What decoding makes of its code.
+std::vector<float> Decoded(const ChosenCodec& chosen, const std::vector<float>& elements) {
+  std::vector<std::byte> code(chosen.form.EncodedBytes(elements.size()));
+  chosen.codec->encode(ScalarKernels(), chosen.values, elements, 0, code.data());
+  std::vector<float> decoded(elements.size());
+  chosen.codec->decode(ScalarKernels(), chosen.values, code.data(), decoded);
+  return decoded;
+}
+
+void AddTo(std::vector<float>* sum, Op op, const std::vector<float>& term) {
+  if (sum->empty()) {
+    *sum = term;
+    return;
+  }
+  for (size_t i = 0; i < term.size(); ++i) (*sum)[i] = Combine(op, (*sum)[i], term[i]);
+}
+
+std::vector<float> Scaled(std::vector<float> elements, double scale) {
+  for (float& v : elements) v *= static_cast<float>(scale);
+  return elements;
+}
+
 std::vector<float> Expected(const Case& c, const std::vector<std::vector<float>>& inputs) {
   const ChosenCodec chosen = Chosen(c.codec);
   std::vector<float> result;
-  for (const std::vector<float>& input : inputs) {
-    std::vector<std::byte> code(chosen.form.EncodedBytes(input.size()));
-    chosen.codec->encode(ScalarKernels(), chosen.values, input, 0, code.data());
-    std::vector<float> decoded(input.size());
-    chosen.codec->decode(ScalarKernels(), chosen.values, code.data(), decoded);
-    for (float& v : decoded) v *= static_cast<float>(c.prescale);
-    if (result.empty()) {
-      result = decoded;
-      continue;
-    }
-    for (size_t i = 0; i < result.size(); ++i) result[i] = Combine(c.op, result[i], decoded[i]);
+  for (const std::vector<float>& input : inputs)
+    AddTo(&result, c.op, Scaled(Decoded(chosen, input), c.prescale));
+  if (c.average)
+    for (float& v : result) v /= static_cast<float>(inputs.size());
+  return result;
+}
+
+// The same where hosts of `per_host` ranks encode what they have summed up.
+std::vector<float> ExpectedOfHosts(const Case& c, const std::vector<std::vector<float>>& inputs,
+                                   size_t per_host) {
+  const ChosenCodec chosen = Chosen(c.codec);
+  std::vector<float> result;
+  for (size_t first = 0; first < inputs.size(); first += per_host) {
+    std::vector<float> sum;
+    for (size_t r = first; r < std::min(first + per_host, inputs.size()); ++r)
+      AddTo(&sum, c.op, Scaled(inputs[r], c.prescale));
+    AddTo(&result, c.op, Decoded(chosen, sum));
   }
+  if (inputs.size() > 2 * per_host) result = Decoded(chosen, result);
   if (c.average)
     for (float& v : result) v /= static_cast<float>(inputs.size());
   return result;
@@ -74,6 +106,7 @@ Operation* SubmitCase(World* world, int32_t rank, const Case& c, float* data) {
   const ChosenCodec chosen = Chosen(c.codec);
   r.codec = chosen.text;
   r.form = chosen.form;
+  r.feeds_back = c.feeds_back;
   for (int64_t length : c.lengths) {
     r.inputs.push_back(MakeTensor(DType::kF32, {length}, data));
     data += length;
@@ -82,7 +115,10 @@ Operation* SubmitCase(World* world, int32_t rank, const Case& c, float* data) {
   return world->Submit(rank, std::move(r));
 }
 
-void RunCases(World* world, const std::vector<Case>& cases) {
+using Reference = std::vector<float>(const Case&, const std::vector<std::vector<float>>&);
+
+void RunCases(World* world, const std::vector<Case>& cases,
+              const std::function<Reference>& reference = Expected) {
   const auto size = static_cast<size_t>(world->size());
   std::vector<std::vector<std::vector<float>>> data(cases.size());
   std::vector<std::vector<float>> expected;
@@ -91,7 +127,7 @@ void RunCases(World* world, const std::vector<Case>& cases) {
       std::vector<float>& mine = data[k].emplace_back(ElemsOf(cases[k]));
       for (float& v : mine) v = static_cast<float>(world->rng().Below(1 << 20)) / 4096.0f - 128.0f;
     }
-    expected.push_back(Expected(cases[k], data[k]));
+    expected.push_back(reference(cases[k], data[k]));
   }
   std::vector<Operation*> operations;
   for (size_t rank = 0; rank < size; ++rank) {
@@ -156,6 +192,68 @@ TEST_P(CodecTest, OverANetwork) {
       RunCases(&world, cases);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// Hosts of two and of three ranks, the last of fewer. Blocks are coded on their own: the bits are
+// those of the codes of the whole message, wherever it is divided.
+TEST_P(CodecTest, SumsOfHostsAreEncoded) {
+  const std::vector<Case> cases = {
+      {"bf16", Op::kSum, false, 1, {5000, 3}},
+      {"fp16", Op::kSum, true, 0.5, {301, 0, 7, 900}},
+      {"int8@block=16", Op::kSum, true, 1, {777}},
+      {"int8@block=20", Op::kSum, false, 1, {4001}},
+      {"int8@block=64", Op::kMax, false, 1, {9000}},
+  };
+  for (const int32_t per_host : {2, 3}) {
+    if (GetParam() <= per_host) continue;
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      SCOPED_TRACE(std::to_string(per_host) + " per host, seed " + std::to_string(seed));
+      World world({.size = GetParam(),
+                   .seed = seed,
+                   .segment_bytes = 2048,
+                   .mirrored = true,
+                   .per_host = per_host});
+      for (int round = 0; round < 2; ++round) {
+        RunCases(&world, cases, [per_host](const Case& c, const auto& inputs) {
+          return ExpectedOfHosts(c, inputs, static_cast<size_t>(per_host));
+        });
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// What is left out of a sum is no rank's to send later.
+TEST_P(CodecTest, ContributionsWithFedBackResidualsAreEncodedOneByOne) {
+  World world(
+      {.size = GetParam(), .seed = 5, .segment_bytes = 2048, .mirrored = true, .per_host = 2});
+  RunCases(&world, {{"int8@block=64", Op::kSum, true, 1, {5000}, true},
+                    {"topk@bits=2,block=64", Op::kSum, true, 1, {3000}, true}});
+}
+
+// Drawn codes are made once and read by all.
+TEST_P(CodecTest, DrawnSumsOfHostsAreEqualOnAllRanks) {
+  if (GetParam() < 3) return;
+  World world(
+      {.size = GetParam(), .seed = 4, .segment_bytes = 2048, .mirrored = true, .per_host = 2});
+  const Case c{"qsgd@bits=8,block=64", Op::kSum, false, 1, {4000}};
+  std::vector<std::vector<float>> data(static_cast<size_t>(GetParam()), std::vector<float>(4000));
+  std::vector<double> exact(4000);
+  for (std::vector<float>& mine : data)
+    for (size_t i = 0; i < mine.size(); ++i) {
+      mine[i] = static_cast<float>(world.rng().Below(1001)) / 1000.0f;
+      exact[i] += mine[i];
+    }
+  std::vector<Operation*> operations;
+  for (int32_t rank = 0; rank < GetParam(); ++rank)
+    operations.push_back(SubmitCase(&world, rank, c, data[static_cast<size_t>(rank)].data()));
+  ASSERT_TRUE(world.RunUntilEnded(operations));
+  // Of each host's sum, and of all once more: the norm of a block, 8 times its largest, by 127.
+  const double bound = 2.0 * GetParam() * 8 / 127;
+  for (const std::vector<float>& mine : data) {
+    ASSERT_EQ(mine, data[0]);
+    for (size_t i = 0; i < mine.size(); ++i) ASSERT_NEAR(mine[i], exact[i], bound);
   }
 }
 

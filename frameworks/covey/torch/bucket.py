@@ -228,6 +228,7 @@ class Bucket:
             self._codec,
             None,
             draw,
+            int(reduction.compression.feeds_back),
         )
 
     def _collect(self, stays: bool) -> bool:

@@ -94,6 +94,7 @@ inline std::vector<Problem> InEveryMemory(const Algorithm& algorithm, Problem pr
 // The same where ranks share no memory.
 inline Problem Mirrored(const Algorithm& algorithm, Problem problem) {
   if (algorithm.codes) problem.form = {.block_elems = 256, .header_bytes = 4, .elem_bits = 8};
+  problem.encodes_sums = algorithm.codes;
   problem.mirrored = true;
   return problem;
 }

@@ -38,6 +38,15 @@ TEST(Selector, TakesThePreferenceOfTheHighestPriorityThatHolds) {
   EXPECT_EQ(Chosen(hosted), "hierarchical");
   hosted.length_bytes = 1024;
   EXPECT_EQ(Chosen(hosted), "flat");
+  Problem coded = hosted;
+  coded.form = {.block_elems = 256, .header_bytes = 4, .elem_bits = 8};
+  coded.encodes_sums = true;
+  EXPECT_EQ(Chosen(coded), "coded");
+  coded.length_bytes = 1 << 20;
+  EXPECT_EQ(Chosen(coded), "coded_hierarchical");
+  EXPECT_EQ(Chosen(coded, {.algorithm = "coded"}), "coded");
+  coded.encodes_sums = false;
+  EXPECT_EQ(Chosen(coded), "coded") << "residuals are of single contributions";
   for (const Kind kind : {Kind::kBroadcast, Kind::kAllgather, Kind::kReducescatter}) {
     for (const auto& [bytes, name] :
          {std::pair{uint64_t{8192}, "flat"}, {8 * kSlot, "hierarchical"}}) {
@@ -81,7 +90,8 @@ TEST(Selector, NamesAreThoseOfTheCatalogue) {
   EXPECT_TRUE(CheckAlgorithmName("auto").ok());
   for (const Algorithm* a : Algorithms()) EXPECT_TRUE(CheckAlgorithmName(a->name).ok()) << a->name;
   EXPECT_EQ(CheckAlgorithmName("bruck").message(),
-            "algorithm is \"bruck\", which is not one of auto, coded, direct, doubling, flat, "
+            "algorithm is \"bruck\", which is not one of auto, coded, coded_hierarchical, direct, "
+            "doubling, flat, "
             "hierarchical, "
             "pairwise, read, ring, staged, tree");
   EXPECT_FALSE(CheckAlgorithmName("").ok());

@@ -110,6 +110,34 @@ const Mutation kMutations[] = {
        return true;
      },
      true},
+    {"encode a sum as another part of the message",
+     [](Steps* s, size_t i) {
+       if ((*s)[i].kind != StepKind::kEncodeSum) return false;
+       (*s)[i].input_offset += 64;
+       return true;
+     },
+     true},
+    {"decode instead of what came before",
+     [](Steps* s, size_t i) {
+       if ((*s)[i].kind != StepKind::kAddDecoded) return false;
+       (*s)[i].kind = StepKind::kDecodeSum;
+       return true;
+     },
+     true},
+    {"add what is decoded twice",
+     [](Steps* s, size_t i) {
+       if ((*s)[i].kind != StepKind::kAddDecoded) return false;
+       s->insert(s->begin() + static_cast<long>(i), (*s)[i]);
+       return true;
+     },
+     true},
+    {"encode a sum twice",
+     [](Steps* s, size_t i) {
+       if ((*s)[i].kind != StepKind::kEncodeSum) return false;
+       s->insert(s->begin() + static_cast<long>(i), (*s)[i]);
+       return true;
+     },
+     true},
     {"shift what is written",
      [](Steps* s, size_t i) {
        if (IsTick((*s)[i]) || (*s)[i].kind == StepKind::kPush) return false;

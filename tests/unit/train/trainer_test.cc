@@ -259,6 +259,22 @@ TEST(TrainerTest, ClippingIsOfTheUpdateAlone) {
   EXPECT_EQ(next.action->clip_norm, 0.5);
 }
 
+TEST(TrainerTest, ItsRowsAreOfTheHostsOfItsRanks) {
+  const std::vector<int32_t> hosts = {0, 0, 1, 1};
+  Trainer trainer(Parse("dpsgd:topology=full,cross_every=2"),
+                  {.size = 4, .rank = GroupIndex{1}, .hosts = hosts}, 0);
+  for (const int32_t partner : {0, 3, 0}) {
+    Trainer::Ready ready = trainer.OnStep("", 0);
+    while (ready.action.has_value()) ready = trainer.OnAck(ready.action->number, true, 0);
+    ASSERT_TRUE(ready.exchange.has_value());
+    ASSERT_EQ(ready.exchange->row.from.size(), 1u);
+    EXPECT_EQ(ready.exchange->row.from[0].rank, partner);
+    ready = trainer.OnExchangeEnd(Status::Ok(), {}, 0);
+    while (ready.action.has_value()) ready = trainer.OnAck(ready.action->number, true, 0);
+    ASSERT_TRUE(ready.end.has_value());
+  }
+}
+
 TEST(TrainerTest, ATopologyThatDoesNotFitIsRefused) {
   const MethodView odd{.size = 3, .rank = GroupIndex{0}};
   for (const char* method : {"dpsgd:topology=bipartite", "adpsgd:topology=bipartite"}) {

@@ -123,12 +123,25 @@ inline void ExpectDrawsOfThePlaceAlone(const std::string& text) {
   }
 }
 
+// codec-D4: a sum that is encoded errs no more than its terms would. Where not all are finite, or
+// where the sum leaves the codec's range, there is no bound.
+inline void ExpectBoundIsThatOfTheTerms(const ChosenCodec& c) {
+  for (double a = 0x1p-130; a < 0x1p126; a *= 7)
+    for (double b = a; b < 0x1p126; b *= 5) {
+      const double whole = c.codec->bound(c.values, a + b);
+      if (std::isinf(whole)) continue;
+      ASSERT_LE(whole, (c.codec->bound(c.values, a) + c.codec->bound(c.values, b)) * (1 + 1e-12))
+          << a << " and " << b;
+    }
+}
+
 // Every rule, for every length around blocks and vectors, with what is not finite anywhere.
 inline void ProveRules(const std::string& text) {
   ChosenCodec c;
   const Status status = ParseCodec(text, &c);
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_TRUE(c.form.Possible());
+  ExpectBoundIsThatOfTheTerms(c);
   const size_t block = c.form.block_elems;
   for (const size_t count :
        {size_t{0}, size_t{1}, size_t{2}, size_t{3}, size_t{5}, size_t{17}, block - 1, block,

@@ -31,6 +31,7 @@ TEST(AdpsgdTest, TheTopologyIsOneArgument) {
   EXPECT_EQ(PlanOf("adpsgd:topology=ring", 4).pairs.topology, TopologyKind::kRing);
   EXPECT_EQ(PlanOf("adpsgd:topology=full", 4).pairs.topology, TopologyKind::kFull);
   EXPECT_EQ(PlanOf("adpsgd:topology=matching,seed=7", 4).pairs.seed, 7u);
+  EXPECT_EQ(PlanOf("adpsgd:cross_every=3", 4).pairs.cross_every, 3);
   MethodChoice choice;
   ASSERT_TRUE(ParseMethod("adpsgd:topology=ring", &choice).ok());
   EXPECT_EQ(choice.Text(), "adpsgd:topology=ring,seed=1,max_wait=60s");

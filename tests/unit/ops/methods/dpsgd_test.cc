@@ -60,7 +60,19 @@ TEST(DpsgdTest, EachTopologyIsReadAndWritten) {
   EXPECT_EQ(PlanOf("dpsgd:topology=one-peer", 0).neighbors.topology, TopologyKind::kOnePeer);
 }
 
+TEST(DpsgdTest, OneRoundOfSoManyIsBetweenHosts) {
+  EXPECT_EQ(PlanOf("dpsgd", 0).neighbors.cross_every, 1);
+  EXPECT_EQ(PlanOf("dpsgd:cross_every=4", 0).neighbors.cross_every, 4);
+  MethodChoice choice;
+  ASSERT_TRUE(ParseMethod("dpsgd:cross_every=4", &choice).ok());
+  EXPECT_EQ(choice.Text(), "dpsgd:topology=exponential,order=cwa,seed=1,cross_every=4");
+  ASSERT_TRUE(ParseMethod("dpsgd:cross_every=1", &choice).ok());
+  EXPECT_EQ(choice.Text(), "dpsgd:topology=exponential,order=cwa,seed=1");
+}
+
 TEST(DpsgdTest, WhatIsWrongIsRefused) {
+  EXPECT_EQ(ErrorOf("dpsgd:cross_every=0"),
+            "cross_every is \"0\", which is not a number of rounds from 1 to 1000");
   EXPECT_EQ(ErrorOf("dpsgd:order=act"), "order is \"act\", which is not cwa or atc");
   EXPECT_EQ(ErrorOf("dpsgd:topology=rings"),
             "topology: there is no topology 'rings', but ring, exponential, one_peer, bipartite, "

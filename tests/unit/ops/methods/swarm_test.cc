@@ -39,6 +39,7 @@ TEST(SwarmTest, EachPartIsOneArgument) {
   EXPECT_TRUE(PlanOf("swarm:exchange=nonblocking", 4).pairs.non_blocking);
   EXPECT_EQ(PlanOf("swarm:topology=full,seed=7", 4).pairs.topology, TopologyKind::kFull);
   EXPECT_EQ(PlanOf("swarm:topology=full,seed=7", 4).pairs.seed, 7u);
+  EXPECT_EQ(PlanOf("swarm:cross_every=3", 4).pairs.cross_every, 3);
   MethodChoice choice;
   ASSERT_TRUE(ParseMethod("swarm:steps=geometric", &choice).ok());
   EXPECT_EQ(choice.Text(),
