@@ -225,14 +225,21 @@ std::unique_ptr<RoundsPort> Session::NewRounds(RoundsPort::Bundle bundle, const 
   if (transport_->words() != nullptr)
     return std::make_unique<SharedPort>(std::move(bundle), group, transport_.get());
   return std::make_unique<ReplicaPort>(
-      std::move(bundle), group,
-      ReplicaPort::Driver{
-          .drive = [this](const std::atomic<bool>& ended,
+      std::move(bundle), group, Driver());
+}
+
+ChannelDriver Session::Driver() {
+  return {.drive = [this](const std::atomic<bool>& ended,
                           Time deadline) { return engine_->DriveUntil(ended, deadline); },
           .kick = [this] { engine_->Kick(); },
           .clock = &clock_,
           .log = log_.get(),
-          .warning = config_.stall_warning});
+          .warning = config_.stall_warning};
+}
+
+uint64_t Session::KeepPairs(std::unique_ptr<PairsPort> pairs) {
+  engine_->WithProgressLock([&] { pairs->Join(&runtime_->channels()); });
+  return pairs_.Keep(std::move(pairs), clock_.Now());
 }
 
 uint64_t Session::NewChannel() {
@@ -270,7 +277,10 @@ void Session::SweepRounds() {
     engine_->WithProgressLock([&] { rounds->Part(&runtime_->channels()); });
     for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
   }
-  for (const std::unique_ptr<GossipPort>& pairs : pairs_.TakeUnused()) FreeBlock(pairs->offset());
+  for (const std::unique_ptr<PairsPort>& pairs : pairs_.TakeUnused()) {
+    engine_->WithProgressLock([&] { pairs->Part(&runtime_->channels()); });
+    if (pairs->offset() != Transport::kNoOffset) FreeBlock(pairs->offset());
+  }
   std::vector<uint64_t> unused;
   {
     const std::lock_guard lock(mutex_);

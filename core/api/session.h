@@ -21,9 +21,10 @@
 #include "core/device/device.h"
 #include "core/engine/tensor_queue.h"
 #include "core/engine/trainer_driver.h"
-#include "core/gossip/gossip_port.h"
+#include "core/gossip/pairs_port.h"
 #include "core/method/method.h"
 #include "core/partial/rounds_port.h"
+#include "core/replicated/channel_waiters.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -75,7 +76,10 @@ class Session {
   RoundsPort::Counters RoundCounters() { return rounds_.Sum(); }
   void CloseRounds(uint64_t number);
   // Their blocks are had and go back like those of rounds.
-  HandleTable<GossipPort>& pairs() { return pairs_; }
+  uint64_t KeepPairs(std::unique_ptr<PairsPort> pairs);
+  HandleTable<PairsPort>& pairs() { return pairs_; }
+  // That which drives rounds and pairs of ranks that share no memory.
+  ChannelDriver Driver();
   // Trainings by the C API.
   HandleTable<TrainerDriver>& trainers() { return trainers_; }
   void CloseTrainer(uint64_t number);
@@ -118,7 +122,7 @@ class Session {
   // Windows of closed trainers, until no member looks at them; protected by mutex_.
   std::vector<std::unique_ptr<TrainerWindow>> windows_;
   HandleTable<RoundsPort> rounds_;
-  HandleTable<GossipPort> pairs_;
+  HandleTable<PairsPort> pairs_;
   HandleTable<TrainerDriver> trainers_;
 };
 

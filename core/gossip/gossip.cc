@@ -22,24 +22,17 @@ auto TileOf(const RoundLayout& layout, const RoundLayout::Tile& tile,
          (tile.offset_bytes - layout.offsets_bytes()[tile.span]);
 }
 
-// From there on stores bypass the cache, which is full of other things when a rank reads it (as in
-// core/partial/eager_copy.cc).
-constexpr size_t kLargeBytes = 8 << 20;
-
-Stores StoresFor(const RoundLayout& layout) {
-  return layout.length_bytes() < kLargeBytes ? Stores::kCached : Stores::kStreaming;
-}
-
 size_t BytesOf(const RoundLayout::Tile& tile) { return tile.count * SizeOf(tile.dtype); }
 
 }  // namespace
 
 Gossip::Gossip(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
-               const PairCodec& codec)
+               const PairCodec& codec, End end)
     : self_(self),
       memory_(memory),
       words_(words),
       kernels_(kernels),
+      end_(end),
       exchange_(self, memory, words),
       lost_(static_cast<size_t>(memory->size())),
       scratch_(kPieceBytes) {
@@ -74,8 +67,8 @@ void Gossip::Update(std::span<void* const> model) {
 
 Gossip::Outcome Gossip::Exchange(int32_t partner, std::span<void* const> model) {
   PairRecord record;
-  const FreeNeeded needed = quantized_ ? FreeNeeded{2, 2} : FreeNeeded{1, 2};
-  if (const Outcome outcome = Propose(partner, needed, &record); outcome != Outcome::kDone)
+  if (const Outcome outcome = Propose(partner, NeededFor(false), &record);
+      outcome != Outcome::kDone)
     return outcome;
   quantized_ ? WriteBoth(record) : WriteMean(record, model);
   const bool is_done = Commit(record);
@@ -86,26 +79,36 @@ Gossip::Outcome Gossip::Exchange(int32_t partner, std::span<void* const> model) 
 
 Gossip::Outcome Gossip::Exchange(int32_t partner) {
   PairRecord record;
-  // The base stays in use, so the mean needs a buffer beside that of the next update.
-  const FreeNeeded needed = quantized_ ? FreeNeeded{2, 3} : FreeNeeded{2, 2};
-  if (const Outcome outcome = Propose(partner, needed, &record); outcome != Outcome::kDone)
+  if (const Outcome outcome = Propose(partner, NeededFor(true), &record); outcome != Outcome::kDone)
     return outcome;
   quantized_ ? WriteBoth(record) : WriteMean(record, {});
   // gossip-P7: the base stays: with copies the progress since then is still to be pushed.
   return Commit(record) ? Outcome::kDone : Outcome::kBusy;
 }
 
+Gossip::FreeNeeded Gossip::NeededFor(bool with_copies) const {
+  // With copies the base stays in use, so the mean needs a buffer beside that of the next update.
+  FreeNeeded needed = with_copies ? FreeNeeded{2, 2} : FreeNeeded{1, 2};
+  if (quantized_) needed = with_copies ? FreeNeeded{2, 3} : FreeNeeded{2, 2};
+  // gossip-P11: what Add writes lies beside the base, and needs a buffer of its own.
+  const size_t of_add = end_ == End::kElsewhere ? 1 : 0;
+  return {needed.given_back + of_add, needed.otherwise + of_add};
+}
+
 // kDone: it may be tried, and `record` is its record.
 Gossip::Outcome Gossip::Propose(int32_t partner, const FreeNeeded& needed, PairRecord* record) {
   // Which settles all words: else it might change, by another one's exchange, what is read below.
   const std::vector<uint32_t> free = FreeBuffers();
-  const MemberWord state = StateOf(partner);
   *record = {
       .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
+  // gossip-P13: after the model word: a partner that hands its model in changes first its state,
+  // then that word, and this exchange fails.
+  const MemberWord state = StateOf(partner);
   // gossip-P10: averaging with a rank that is gone would lose half of what is apart.
   const bool is_gone = lost_[static_cast<size_t>(partner)] || state.state == MemberState::kDead;
   // gossip-P5a: a model of another epoch is not averaged with: its rank goes on from the mean.
-  if (is_gone || state.epoch != epoch_ || record->others.number == 0) {
+  const bool is_handed_in = end_ == End::kElsewhere && state.state != MemberState::kRuns;
+  if (is_gone || is_handed_in || state.epoch != epoch_ || record->others.number == 0) {
     ++counters_.absent;
     return Outcome::kAbsent;
   }
@@ -128,7 +131,7 @@ void Gossip::WriteBoth(const PairRecord& record) {
   std::byte* const to[] = {memory_->Buffer(self_, record.buffer),
                            memory_->Buffer(self_, record.others_buffer)};
   quantized_->Write(from, to, record.own.Word() * 0x9e3779b97f4a7c15u + record.others.Word(),
-                    StoresFor(memory_->layout()));
+                    memory_->stores());
 }
 
 // In rank order; to the buffer and, unless it is empty, to `model`.
@@ -143,7 +146,7 @@ void Gossip::WriteMean(const PairRecord& record, std::span<void* const> model) {
     if (!model.empty()) to[1] = TileOf(memory_->layout(), tile, model);
     kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum, .divisor = 2}, from,
                      std::span<std::byte* const>(to.data(), model.empty() ? 1 : 2), tile.count,
-                     StoresFor(memory_->layout()));
+                     memory_->stores());
   }
 }
 
@@ -283,9 +286,13 @@ void Gossip::TakeWithProgress(std::span<void* const> model, Taking take) {
   for (const size_t offset : memory_->layout().offsets_bytes())
     spans.push_back(taken.data() + offset);
   (this->*take)(spans);
+  AddProgress(model, taken.data());
+}
+
+void Gossip::AddProgress(std::span<void* const> model, std::byte* taken) {
   // gossip-P5a: this rank's progress after it had finished is added to the mean.
-  Merge(model, taken.data(), taken.data());
-  Take(taken.data(), model);
+  Merge(model, taken, taken);
+  Take(taken, model);
 }
 
 void Gossip::Meet() {
@@ -355,13 +362,13 @@ void Gossip::Put(std::span<const void* const> model, uint32_t buffer) {
   for (const RoundLayout::Tile& tile : memory_->layout().tiles())
     kernels_->copy(memory_->Buffer(self_, buffer) + tile.offset_bytes,
                    TileOf(memory_->layout(), tile, model), BytesOf(tile),
-                   StoresFor(memory_->layout()));
+                   memory_->stores());
 }
 
 void Gossip::Take(const std::byte* from, std::span<void* const> model) const {
   for (const RoundLayout::Tile& tile : memory_->layout().tiles())
     kernels_->copy(TileOf(memory_->layout(), tile, model), from + tile.offset_bytes, BytesOf(tile),
-                   StoresFor(memory_->layout()));
+                   memory_->stores());
 }
 
 // to = (model - base) + current, both laid out as a buffer; they may be the same.
@@ -381,7 +388,7 @@ void Gossip::Merge(std::span<void* const> model, const std::byte* current, std::
       const std::array<const std::byte*, 3> from{less, own + at * item, others + at * item};
       std::byte* const out = to + at * item;
       kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum}, from, {&out, 1}, piece,
-                       StoresFor(memory_->layout()));
+                       memory_->stores());
     }
   }
 }

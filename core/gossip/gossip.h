@@ -1,5 +1,6 @@
 // One rank's part in averaging models in pairs, on one host: AD-PSGD's pair exchange without a
-// thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P9).
+// thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P10). Of ranks on several
+// hosts it has those of its own; far_pairs.h has what goes between hosts.
 //
 // A rank trains on its own copy of its model and pushes what it has become; in between others may
 // average with the model it pushed last, and their change of it is added to the rank's own
@@ -17,6 +18,7 @@
 #ifndef COVEY_CORE_GOSSIP_GOSSIP_H_
 #define COVEY_CORE_GOSSIP_GOSSIP_H_
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -44,11 +46,17 @@ class Gossip {
     uint64_t busy = 0, no_buffers = 0, absent = 0;
   };
 
+  // Where an epoch ends.
+  enum class End : uint8_t {
+    kHere,       // with these members: Unfinished, Mean, Meet, Unmet
+    kElsewhere,  // with those of other hosts too: HandIn, OwnModel
+  };
+
   // `memory` is mapped: all members have agreed on size and layout before. All outlive this.
   // With a codec an exchange leaves each of the two with a result of its own (quantized_pair.h):
   // "the mean" below is less than half a step from it then.
   Gossip(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
-         const PairCodec& codec = {});
+         const PairCodec& codec = {}, End end = End::kHere);
 
   // All models below are given by span of the layout: the memory that this rank trains on.
 
@@ -66,6 +74,13 @@ class Gossip {
   // Another rank has averaged with this one since it wrote its model last.
   bool IsMerged() { return !exchange_.Settled(self_).IsIn(self_, base_); }
 
+  // Calls `read` with a model that this rank has, or had a moment ago, laid out as a buffer; again
+  // if it has changed meanwhile.
+  void Read(const std::function<void(const std::byte* model)>& read);
+  // `scale` times a difference, laid out as a buffer, is added to the model: a rank on another host
+  // has averaged with it. REQUIRES: End::kElsewhere.
+  void Add(const std::byte* difference, double scale);
+
   // Any rank, at any time, alone: a copy of what `member` has now. False: it has changed while it
   // was copied, or has not begun.
   bool Peek(int32_t member, std::span<void* const> to);
@@ -75,6 +90,10 @@ class Gossip {
   // Unless it has taken the mean it may still train on instead. False: it may not, for all had
   // finished, and others may have taken it.
   bool LeaveBarrier();
+  // End::kElsewhere, instead of both: none of these members averages with this rank from now on,
+  // until GoOn; and they may again.
+  void HandIn();
+  void TakeBack();
   // Members that live and have not finished. When there are none, the epoch is over, and Mean is
   // the same on all ranks.
   std::vector<int32_t> Unfinished();
@@ -88,6 +107,8 @@ class Gossip {
   using Taking = void (Gossip::*)(std::span<void* const> model);
   // One of them, when `model` has progress that was not pushed: that is added to it.
   void TakeWithProgress(std::span<void* const> model, Taking take);
+  // To a model laid out as a buffer, and to `model`.
+  void AddProgress(std::span<void* const> model, std::byte* taken);
   // It has taken one of them. Once no living member is Unmet it may go on with `model` as a new
   // epoch.
   void Meet();
@@ -116,6 +137,7 @@ class Gossip {
   struct FreeNeeded {
     size_t given_back, otherwise;
   };
+  FreeNeeded NeededFor(bool with_copies) const;
   Outcome Propose(int32_t partner, const FreeNeeded& needed, PairRecord* record);
   void WriteBoth(const PairRecord& record);
   void WriteMean(const PairRecord& record, std::span<void* const> model);
@@ -136,6 +158,7 @@ class Gossip {
   const PairMemory* memory_;
   SharedAtomics* words_;
   const Kernels* kernels_;
+  const End end_;
   PairExchange exchange_;
   uint64_t epoch_ = 0;
   uint32_t base_ = 0;  // the buffer with what `model` was when it was written last
