@@ -38,17 +38,13 @@ Gossip::Outcome FarPairs::Offer(int32_t partner) {
   return Gossip::Outcome::kDone;
 }
 
-std::vector<int32_t> FarPairs::Awaited() const {
-  return MissingMembers(static_cast<int32_t>(members_.size()), [this](int32_t i) {
-    return !members_[static_cast<size_t>(i)].is_open;
-  });
-}
-
-std::vector<int32_t> FarPairs::Unfinished() const {
+std::vector<int32_t> FarPairs::Unsettled() const {
   return MissingMembers(static_cast<int32_t>(members_.size()), [this](int32_t i) {
     const Member& member = members_[static_cast<size_t>(i)];
     const bool has_finished = member.state == FarState::kFinished && member.epoch == epoch_;
-    return i == self_ || member.IsGone() || has_finished || member.epoch > epoch_;
+    const bool is_through = i == self_ || member.IsGone() || has_finished || member.epoch > epoch_;
+    // gossip-P13: what is on its way would move a model that has been handed in.
+    return is_through && !member.is_open;
   });
 }
 

@@ -66,10 +66,9 @@ class FarPairs {
   Gossip::Outcome Offer(int32_t partner);
 
   uint64_t epoch() const { return epoch_; }
-  // Members that have an offer of this rank.
-  std::vector<int32_t> Awaited() const;
-  // Members that live, have not left, and have not finished this epoch.
-  std::vector<int32_t> Unfinished() const;
+  // Members that live, have not left, and have not finished this epoch, or have an offer of this
+  // rank.
+  std::vector<int32_t> Unsettled() const;
   bool HaveAllLeft() const;
 
   // ---- Of the network: whole messages, in order for each pair.

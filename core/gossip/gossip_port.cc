@@ -48,13 +48,13 @@ bool GossipPort::Peek(int32_t member, std::span<void* const> to) {
 }
 
 Status GossipPort::Gather(std::span<void* const> model, Time deadline, Result result) {
+  result_ = result;
   for (bool is_over = false; !is_over;) {
     if (barrier_.phase() == Phase::kTrains) {
       const std::lock_guard lock(mutex_);
       steps_->PushDelta(model);
       gossip_->Finish();
       barrier_.Enter(Phase::kFinishes, clock_->Now());
-      result_ = result;
     }
     if (barrier_.phase() == Phase::kFinishes) {
       RETURN_IF_ERROR(Await(&Gossip::Unfinished, deadline));

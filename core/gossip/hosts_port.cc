@@ -41,7 +41,7 @@ RoundsPort::Bundle HostsPort::RoundsOf(const Bundle& bundle, int32_t size) {
           .options = {.self = bundle.self,
                       .admission = {},
                       .max_wait = kNever,
-                      .average = true,
+                      .average = false,  // divided by the number of members that are in it
                       .kernels = bundle.kernels},
           .waiting = {}};
 }
@@ -86,6 +86,7 @@ bool HostsPort::Peek(int32_t member, std::span<void* const> to) {
 // ---- The end of an epoch ------------------------------------------------------------------------
 
 Status HostsPort::Gather(std::span<void* const> model, Time deadline, Result result) {
+  result_ = result;
   for (bool is_over = false; !is_over;) {
     if (barrier_.phase() == Phase::kTrains) {
       const std::lock_guard lock(mutex_);
@@ -94,17 +95,16 @@ Status HostsPort::Gather(std::span<void* const> model, Time deadline, Result res
       gossip_->HandIn();
       far_->Finish();
       barrier_.Enter(Phase::kFinishes, clock_->Now());
-      result_ = result;
       has_learnt_ = false;
     }
     Stir();
     if (version_ == 0) {
-      const Status answered = waiters_.Await(
-          driver_, [this] { return far_->Awaited().empty(); }, Until(deadline));
-      RETURN_IF_ERROR(Judge(answered, &FarPairs::Awaited));
+      const Status finished = waiters_.Await(
+          driver_, [this] { return far_->Unsettled().empty(); }, Until(deadline));
+      RETURN_IF_ERROR(Judge(finished));
       HandIn();
     }
-    RETURN_IF_ERROR(Judge(rounds_->Wait(version_, Until(deadline)), &FarPairs::Unfinished));
+    RETURN_IF_ERROR(Judge(rounds_->Wait(version_, Until(deadline))));
     const std::lock_guard lock(mutex_);
     is_over = !has_learnt_;  // Else this was the end of the Finish before.
     RETURN_IF_ERROR(TakeResult(model));
@@ -120,12 +120,13 @@ Time HostsPort::Until(Time deadline) const {
   return left < kNever - now ? std::min(deadline, now + left) : deadline;
 }
 
-Status HostsPort::Judge(const Status& waited, std::vector<int32_t> (FarPairs::*missing)() const) {
+// An end by max_wait names the members that are missing.
+Status HostsPort::Judge(const Status& waited) {
   const Time now = clock_->Now();
   if (waited.code() != StatusCode::kTimeout || barrier_.Left(bundle_.max_wait, now) > 0)
     return waited;
   const std::lock_guard lock(mutex_);
-  const Status over = barrier_.TimedOut(((*far_).*missing)(), bundle_.max_wait,
+  const Status over = barrier_.TimedOut(far_->Unsettled(), bundle_.max_wait,
                                         "call it again to wait on, or train on");
   barrier_.Restart(now);
   return over;
@@ -151,15 +152,33 @@ Status HostsPort::TakeResult(std::span<void* const> model) {
   std::vector<void*> spans(model.begin(), model.end());
   if (has_learnt_)
     for (size_t i = 0; i < spans.size(); ++i) spans[i] = taken.data() + layout().offsets_bytes()[i];
-  if (result_ == Result::kMean)
-    RETURN_IF_ERROR(rounds_->Read(version_, spans, nullptr));
-  else
+  if (result_ == Result::kMean) {
+    RoundRecord record;
+    RETURN_IF_ERROR(rounds_->Read(version_, spans, &record));
+    Divide(record, spans);
+  } else {
     gossip_->OwnModel(spans);
+  }
   if (has_learnt_) gossip_->AddProgress(model, taken.data());
   GoOn(model);
   far_->GoOn();
   version_ = 0;
   return Status::Ok();
+}
+
+// The sum of models becomes their mean.
+void HostsPort::Divide(const RoundRecord& record, std::span<void* const> sum) const {
+  const auto in_it = std::count_if(
+      record.contributions.begin(), record.contributions.end(),
+      [](const Contribution& contribution) { return contribution.count > 0; });
+  for (const RoundLayout::Tile& tile : layout().tiles()) {
+    std::byte* at = static_cast<std::byte*>(sum[tile.span]) +
+                    (tile.offset_bytes - layout().offsets_bytes()[tile.span]);
+    const std::byte* from = at;
+    bundle_.kernels->reduce(
+        {.dtype = tile.dtype, .op = Op::kSum, .divisor = static_cast<int32_t>(in_it)}, {&from, 1},
+        {&at, 1}, tile.count, Stores::kCached);
+  }
 }
 
 bool HostsPort::TrainsDuringFinish(std::span<void* const> model) {

@@ -7,7 +7,8 @@
 //
 //   phase      until                                          then
 //   kTrains    Finish                                         no rank averages with this one
-//   kFinishes  its offers are answered, or their ranks lost   it gives its model to the version
+//   kFinishes  all that live have finished, its offers are    it gives its model to the version
+//              answered
 //   kFinishes  the version is there                           it goes on with its mean: kTrains
 //
 // A rank that trains on though its Finish has timed out goes back to kTrains, unless it has given
@@ -65,7 +66,8 @@ class HostsPort final : public PairsPort, public ChannelPort {
   void HandIn();
   Status TakeResult(std::span<void* const> model);
   Time Until(Time deadline) const;
-  Status Judge(const Status& waited, std::vector<int32_t> (FarPairs::*missing)() const);
+  Status Judge(const Status& waited);
+  void Divide(const RoundRecord& record, std::span<void* const> sum) const;
 
   Transport* transport_;
   ChannelDriver driver_;

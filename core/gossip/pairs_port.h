@@ -115,7 +115,7 @@ class PairsPort {
   std::unique_ptr<GossipSteps> steps_;
   // Of the thread that trains.
   GroupBarrier barrier_;
-  Result result_ = Result::kMean;  // of the Finish under way
+  Result result_ = Result::kMean;  // of the last call that finishes
   bool has_learnt_ = false;        // since it has taken that, or handed its model in
 
  private:
