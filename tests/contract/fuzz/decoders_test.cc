@@ -74,7 +74,9 @@ TEST_F(DecodersTest, MessagesOfPairs) {
       const bool is_message = FarMessage::Decode(bytes, &read);
       const uint64_t before = pairs.counters().malformed;
       pairs.OnMessage(1, bytes);
-      if (!is_message) EXPECT_EQ(pairs.counters().malformed, before + 1);
+      if (!is_message) {
+        EXPECT_EQ(pairs.counters().malformed, before + 1);
+      }
       if (rng_.Percent(20)) static_cast<void>(pairs.Offer(1));
       pairs.TakeMessages();
     });
