@@ -299,6 +299,12 @@ HostPairsVerdict HostPairsSimulation::Run() {
     current_ = -1;
   }
   if (resumes == kMostResumes) Fail("3: training does not come to its end");
+  // Calls of ranks that were killed must be run to their end, or their stacks would leak, and their
+  // ports stay locked.
+  closing_ = true;
+  for (Player& player : players_)
+    while (!player.fiber->done()) player.fiber->Resume();
+  OnWorkDo(nullptr);
   for (Player& player : players_) {
     const FarPairs::Counters far = player.port->far_counters();
     verdict_.near += player.port->counters().exchanges;
@@ -313,15 +319,6 @@ HostPairsVerdict HostPairsSimulation::Run() {
   verdict_.failure = failure_;
   verdict_.swarm = swarm_.ToString();
   verdict_.hash += resumes;
-  // Calls of ranks that were killed must be run to their end, or their stacks would leak.
-  closing_ = true;
-  for (Player& player : players_) {
-    player.port->Interrupt();
-    player.means->Interrupt();
-  }
-  for (Player& player : players_)
-    while (!player.fiber->done()) player.fiber->Resume();
-  OnWorkDo(nullptr);
   return verdict_;
 }
 

@@ -335,7 +335,8 @@ TEST_P(FarCodecTest, TheSumStaysAndModelsComeNearer) {
   const std::vector<float> after[] = {ranks.floats(0), ranks.floats(1)};
   for (size_t i = 0; i < kFloats; ++i) {
     EXPECT_NEAR(after[0][i] + after[1][i], before[0][i] + before[1][i], 1e-4);
-    ASSERT_LT(std::abs(after[0][i] - after[1][i]), 0.3) << i;
+    // They began 6 apart; the coarsest codec has a step of about 0.6 there.
+    ASSERT_LT(std::abs(after[0][i] - after[1][i]), 1.5) << i;
   }
   EXPECT_EQ(ranks.number(0), 5);
   EXPECT_EQ(ranks.far(0).counters().malformed + ranks.far(1).counters().malformed, 0u);
