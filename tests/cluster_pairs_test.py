@@ -30,7 +30,7 @@ for method in METHODS.split():
         near = 1 if "codec" in method else 1e-3
         assert numpy.abs(parameters[1] - expected).max() < 1e-9, (method, parameters[1], expected)
         assert numpy.abs(parameters[0] - expected).max() < near, (method, parameters[0], expected)
-        covey.check_replicas(parameters)
+        covey.check_replicas(dict(zip("ab", parameters)))
 print(f"fine {rank}", flush=True)
 """
 

@@ -13,8 +13,9 @@ load(
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
 # that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "host_pairs", "windows",
-# "neighbors", "communicators": the simulator of rounds, of rounds of models, of replicas, of pairs,
-# of pairs between hosts, of windows, of neighbors, of communicators, or of trainers is to catch it; "plans": sim/simulator/plans.h.
+# "neighbors", "communicators", "trainers": the simulator of rounds, of rounds of models, of
+# replicas, of pairs, of pairs between hosts, of windows, of neighbors, of communicators, or of
+# trainers is to catch it; "plans": sim/simulator/plans.h.
 _MUTANTS = {
     "communicator_devices_are_not_compared": (
         ["core/device/communicator_registry.cc"],
@@ -109,7 +110,7 @@ _MUTANTS = {
     "p11_one_side_alone": (["core/gossip/far_pairs.cc"], "host_pairs"),
     "p13_finished_takes_offers": (["core/gossip/far_pairs.cc"], "host_pairs"),
     "p13_open_offer_is_not_awaited": (["core/gossip/far_pairs.cc"], "host_pairs"),
-    "p13_word_keeps_its_number": (["core/gossip/between_hosts.cc"], "host_pairs"),
+    "p13_word_keeps_its_number": (["core/gossip/far_access.cc"], "host_pairs"),
     "reports_pile_up": (["core/engine/runtime.cc"], "reports"),
     "tick_before_data": (["core/run/begin_stage.cc"], "none"),
     "train_goes_on_where_a_part_ends": (["core/train/round_part.cc"], "trainers"),

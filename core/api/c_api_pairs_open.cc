@@ -5,6 +5,7 @@
 #include "core/api/c_api.h"
 #include "core/api/c_api_methods.h"
 #include "core/api/session.h"
+#include "core/base/clock.h"
 #include "core/base/codec_descriptor.h"
 #include "core/gossip/gossip_port.h"
 #include "core/gossip/hosts_port.h"
@@ -50,7 +51,7 @@ Status CheckIsCodable(const SpanList& spans, const std::string& method) {
 }
 
 PairsPort::Bundle BundleOf(const Use& use, const PairsConfig& config, const Group& group,
-                            const Rules& rules) {
+                           const Rules& rules) {
   const MethodPairs& pairs = rules.pairs;
   return {.name = config.name,
           .layout = LayoutOf(config.spans),
@@ -85,7 +86,7 @@ Status OpenOnHost(const Use& use, covey_runtime* runtime, const PairsPort::Bundl
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
   port->Open(offsets);
-  opened->pairs = use->KeepPairs(std::move(port));
+  opened->pairs = use->pairs().Keep(std::move(port), MonotonicNow());
   return Status::Ok();
 }
 
@@ -114,8 +115,12 @@ Status OpenOverHosts(const Use& use, covey_runtime* runtime, const PairsPort::Bu
   RETURN_IF_ERROR(Agree(use, runtime, mine, &of_mean));
   mean->Open(of_mean);
   port->Open(offsets, channels[0], mean.get());
-  opened->mean = use->KeepRounds(std::move(mean));
-  opened->pairs = use->KeepPairs(std::move(port));
+  use->WithChannels([&](ChannelMux* box) {
+    mean->Join(box);
+    port->Join(box);
+  });
+  opened->mean = use->rounds().Keep(std::move(mean), MonotonicNow());
+  opened->pairs = use->pairs().Keep(std::move(port), MonotonicNow());
   return Status::Ok();
 }
 

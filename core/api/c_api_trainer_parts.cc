@@ -90,7 +90,7 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
   driver->AddRounds(
       from,
       std::make_unique<TrainerRounds>(TrainerRounds::Options{
-          .port = session->FindRounds(number),
+          .port = session->rounds().Find(number),
           .copies = driver->gradients(),
           .model = driver->model(),
           .outer = has_deltas ? std::make_unique<OuterModel>(choice.At(from), &driver->layout())
@@ -117,17 +117,18 @@ Status OpenPairsOf(const Use& use, covey_runtime* runtime, const covey_trainer_c
   OpenedPairs opened;
   RETURN_IF_ERROR(OpenPairs(use, runtime, pairs, &opened));
   Session* session = use.get();
-  driver->AddPairs(from, std::make_unique<TrainerPairs>(TrainerPairs::Options{
-                             .port = session->pairs().Find(opened.pairs),
-                             .layout = &driver->layout(),
-                             .model = driver->model(),
-                             .kernels = &BestKernels(),
-                             .leave =
-                                 [session, opened] {
-                                   session->pairs().Close(opened.pairs);
-                                   if (opened.mean != 0) session->CloseRounds(opened.mean);
-                                 },
-                             .log = &session->log()}));
+  driver->AddPairs(from, std::make_unique<TrainerPairs>(
+                             TrainerPairs::Options{.port = session->pairs().Find(opened.pairs),
+                                                   .layout = &driver->layout(),
+                                                   .model = driver->model(),
+                                                   .kernels = &BestKernels(),
+                                                   .leave =
+                                                       [session, opened] {
+                                                         session->pairs().Close(opened.pairs);
+                                                         if (opened.mean != 0)
+                                                           session->CloseRounds(opened.mean);
+                                                       },
+                                                   .log = &session->log()}));
   return Status::Ok();
 }
 

@@ -6,6 +6,7 @@
 #ifndef COVEY_CORE_API_SESSION_H_
 #define COVEY_CORE_API_SESSION_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,7 @@
 
 namespace covey {
 
+class ChannelMux;
 class Engine;
 class Runtime;
 class Stall;
@@ -66,17 +68,16 @@ class Session {
   // thread; CloseRounds while no thread uses them. Blocks go back once no member can touch them.
   uint64_t AllocBlock(size_t length_bytes);
   void FreeBlock(uint64_t offset);
-  uint64_t KeepRounds(std::unique_ptr<RoundsPort> rounds);
   // Rounds that are not open yet, of the kind that the transport asks for.
   std::unique_ptr<RoundsPort> NewRounds(RoundsPort::Bundle bundle, const Group* group);
   // No other rank has it, nor has this one had it before.
   uint64_t NewChannel();
   WaitPolicy waiting() const;
-  RoundsPort* FindRounds(uint64_t number) { return rounds_.Find(number); }  // null: none
-  RoundsPort::Counters RoundCounters() { return rounds_.Sum(); }
+  HandleTable<RoundsPort>& rounds() { return rounds_; }
+  // With the progress lock: ports that are carried join it before they are kept.
+  void WithChannels(const std::function<void(ChannelMux*)>& call);
   void CloseRounds(uint64_t number);
   // Their blocks are had and go back like those of rounds.
-  uint64_t KeepPairs(std::unique_ptr<PairsPort> pairs);
   HandleTable<PairsPort>& pairs() { return pairs_; }
   // That which drives rounds and pairs of ranks that share no memory.
   ChannelDriver Driver();

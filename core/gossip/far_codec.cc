@@ -98,8 +98,9 @@ void FarCodec::PutModel(const std::byte* model, int32_t partner, uint64_t draw, 
       },
       [&](const Chunk& chunk) {
         const auto* numbers = reinterpret_cast<const float*>(model + chunk.offset_bytes);
-        const bool is_whole = IsBeside() && (!is_known_[chunk.number] ||
-                                             goes_whole_[static_cast<size_t>(partner)][chunk.number]);
+        const bool is_whole =
+            IsBeside() &&
+            (!is_known_[chunk.number] || goes_whole_[static_cast<size_t>(partner)][chunk.number]);
         PutChunk(chunk, {numbers, chunk.count}, is_whole, draw + chunk.number, to);
         return true;
       });
@@ -121,11 +122,10 @@ bool FarCodec::PutDifference(std::span<const std::byte> body, const std::byte* o
         return true;
       },
       [&](const Chunk& chunk) {
-        return AnswerChunk(chunk, &body,
-                           {reinterpret_cast<const float*>(own + chunk.offset_bytes), chunk.count},
-                           draw + chunk.number,
-                           {reinterpret_cast<float*>(difference + chunk.offset_bytes), chunk.count},
-                           to);
+        return AnswerChunk(
+            chunk, &body, {reinterpret_cast<const float*>(own + chunk.offset_bytes), chunk.count},
+            draw + chunk.number,
+            {reinterpret_cast<float*>(difference + chunk.offset_bytes), chunk.count}, to);
       });
   counters_.bytes += to->size() - begin;
   return is_whole && body.empty();
@@ -226,7 +226,9 @@ bool FarCodec::AnswerChunk(const Chunk& chunk, std::span<const std::byte>* body,
     has_mine = Encode(own, own, head.step, draw, code, mine);
     const std::span<float> half = std::span(half_).first(chunk.count);
     Halve(theirs, mine, half);
-    if (has_mine && Encode(half, Floats(zeros_).first(chunk.count), answer.step, draw, code, difference)) return true;
+    if (has_mine &&
+        Encode(half, Floats(zeros_).first(chunk.count), answer.step, draw, code, difference))
+      return true;
     to->resize(begin);
     has_theirs = !IsBeside();
   }
@@ -253,7 +255,8 @@ bool FarCodec::ReadChunk(const Chunk& chunk, std::span<const std::byte>* body, i
     std::memcpy(difference.data(), from, difference.size_bytes());
   } else if (head.form == Form::kCoded) {
     from = Next(body, codec_.ChunkBytes(chunk.count));
-    if (from == nullptr || !Decode(from, head.step, Floats(zeros_).first(chunk.count), difference)) return false;
+    if (from == nullptr || !Decode(from, head.step, Floats(zeros_).first(chunk.count), difference))
+      return false;
   } else if (head.form != Form::kNone) {
     return false;
   }
@@ -264,8 +267,8 @@ bool FarCodec::ReadChunk(const Chunk& chunk, std::span<const std::byte>* body, i
   float largest = 0;
   for (const float one : difference) largest = std::max(largest, std::abs(one));
   is_known_[chunk.number] = true;
-  steps_[chunk.number].OnDistance(2 * (static_cast<double>(largest) +
-                                       static_cast<double>(head.step)));
+  steps_[chunk.number].OnDistance(2 *
+                                  (static_cast<double>(largest) + static_cast<double>(head.step)));
   return true;
 }
 

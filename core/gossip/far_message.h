@@ -31,8 +31,9 @@ struct FarMessage {
   Kind kind = Kind::kState;
   FarState state = FarState::kUnknown;  // kState
   uint64_t epoch = 0;                   // kState, kOffer
-  uint64_t number = 0;              // all but kState
-  std::span<const std::byte> body;  // kOffer: the model; kTaken: the difference; as far_codec.h says
+  uint64_t number = 0;                  // all but kState
+  std::span<const std::byte>
+      body;  // kOffer: the model; kTaken: the difference; as far_codec.h says
 
   // A body after it is aligned as its elements are.
   static constexpr size_t kHeadBytes = 3 * sizeof(uint64_t);

@@ -9,7 +9,7 @@ namespace covey {
 FarPairs::FarPairs(int32_t self, int32_t size, Gossip* gossip, const RoundLayout* layout,
                    const Kernels* kernels, const PairCodec& codec)
     : self_(self),
-      gossip_(gossip),
+      model_(gossip),
       codec_(codec, layout, kernels, size),
       members_(static_cast<size_t>(size)),
       difference_(layout->length_bytes()) {}
@@ -26,6 +26,16 @@ void FarPairs::Enter(uint64_t epoch, FarState state) {
     if (i != self_ && !member.is_lost)
       Send(i, {.kind = Kind::kState, .state = state, .epoch = epoch, .body = {}});
   }
+}
+
+void FarPairs::Finish() {
+  model_.HandIn();
+  Enter(epoch_, FarState::kFinished);
+}
+
+void FarPairs::TakeBack() {
+  model_.TakeBack();
+  Enter(epoch_, FarState::kTrains);
 }
 
 Gossip::Outcome FarPairs::Offer(int32_t partner) {
@@ -49,9 +59,10 @@ std::vector<int32_t> FarPairs::Unsettled() const {
 }
 
 bool FarPairs::HaveAllLeft() const {
-  return MissingMembers(static_cast<int32_t>(members_.size()), [this](int32_t i) {
-           return i == self_ || members_[static_cast<size_t>(i)].IsGone();
-         }).empty();
+  return MissingMembers(
+             static_cast<int32_t>(members_.size()),
+             [this](int32_t i) { return i == self_ || members_[static_cast<size_t>(i)].IsGone(); })
+      .empty();
 }
 
 // ---- The network --------------------------------------------------------------------------------
@@ -91,12 +102,13 @@ void FarPairs::OnOffer(int32_t from, const FarMessage& offer) {
   // gossip-P12: of two offers that cross, that of the lower member counts: both would leave each
   // with the other's model.
   const bool crosses = member.is_open && self_ < from;
+  // gossip-P13: the model of a rank that has finished is in the mean as it is.
   if (state_ != FarState::kTrains || offer.epoch != epoch_ || crosses)
     return Send(from, {.kind = Kind::kDeclined, .number = offer.number, .body = {}});
   const FarMessage head{.kind = Kind::kTaken, .number = offer.number, .body = {}};
   Bytes answer;
   bool is_model = false;
-  gossip_->Read([&](const std::byte* own) {
+  model_.Read([&](const std::byte* own) {
     answer = head.Head();
     is_model = codec_.PutDifference(offer.body, own, DrawOf(from, self_, offer.number),
                                     difference_.data(), &answer);
@@ -106,7 +118,7 @@ void FarPairs::OnOffer(int32_t from, const FarMessage& offer) {
     return;
   }
   // gossip-P11: what this rank adds is what the other subtracts, bit for bit.
-  gossip_->Add(difference_.data(), 1);
+  model_.Add(difference_.data(), 1);
   ++counters_.answered;
   messages_.push_back({from, std::move(answer)});
 }
@@ -119,7 +131,8 @@ void FarPairs::OnTaken(int32_t from, const FarMessage& answer) {
     ++counters_.malformed;
     return;
   }
-  gossip_->Add(difference_.data(), -1);
+  // gossip-P11: the same bits that the partner has added.
+  model_.Add(difference_.data(), -1);
   ++counters_.taken;
 }
 
@@ -143,7 +156,7 @@ void FarPairs::SendOffer(int32_t partner) {
   const FarMessage head{
       .kind = Kind::kOffer, .epoch = epoch_, .number = ++member.offers, .body = {}};
   Bytes offer;
-  gossip_->Read([&](const std::byte* own) {
+  model_.Read([&](const std::byte* own) {
     offer = head.Head();
     codec_.PutModel(own, partner, DrawOf(self_, partner, member.offers), &offer);
   });

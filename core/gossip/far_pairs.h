@@ -1,7 +1,8 @@
 // One rank's part in averaging models in pairs with ranks of other hosts, by messages.
 //
 // Two models become their mean by a difference, which one side adds and the other subtracts.
-// Differences commute with all else that happens to the two, so no model is held, and no rank waits:
+// Differences commute with all else that happens to the two, so no model is held, and no rank
+// waits:
 //
 //   rank i, for partner j    event                         after
 //   -                        Offer                         due
@@ -29,6 +30,7 @@
 
 #include <vector>
 
+#include "core/gossip/far_access.h"
 #include "core/gossip/far_codec.h"
 #include "core/gossip/far_message.h"
 #include "core/gossip/gossip.h"
@@ -56,9 +58,10 @@ class FarPairs {
   // It trains: after Gossip::Begin, and after Gossip::GoOn in the next epoch.
   void Begin() { Enter(0, FarState::kTrains); }
   void GoOn() { Enter(epoch_ + 1, FarState::kTrains); }
-  // It takes no offers from now on, and makes none; and it does again, in the same epoch.
-  void Finish() { Enter(epoch_, FarState::kFinished); }
-  void TakeBack() { Enter(epoch_, FarState::kTrains); }
+  // No rank averages with it from now on, of this host or another; and they may again, in the same
+  // epoch.
+  void Finish();
+  void TakeBack();
   // Nothing of the model is touched any more.
   void Leave() { Enter(epoch_, FarState::kLeft); }
   // `partner`, on another host, is to average with this rank. kAbsent: it is gone, or not in this
@@ -103,7 +106,7 @@ class FarPairs {
   void Send(int32_t to, const FarMessage& message);
 
   const int32_t self_;
-  Gossip* gossip_;
+  FarAccess model_;
   FarCodec codec_;
   std::vector<Member> members_;
   FarState state_ = FarState::kUnknown;

@@ -67,8 +67,8 @@ void Gossip::Update(std::span<void* const> model) {
 
 Gossip::Outcome Gossip::Exchange(int32_t partner, std::span<void* const> model) {
   PairRecord record;
-  if (const Outcome outcome = Propose(partner, NeededFor(false), &record);
-      outcome != Outcome::kDone)
+  const FreeNeeded needed = quantized_ ? FreeNeeded{2, 2} : FreeNeeded{1, 2};
+  if (const Outcome outcome = Propose(partner, needed, &record); outcome != Outcome::kDone)
     return outcome;
   quantized_ ? WriteBoth(record) : WriteMean(record, model);
   const bool is_done = Commit(record);
@@ -79,20 +79,13 @@ Gossip::Outcome Gossip::Exchange(int32_t partner, std::span<void* const> model) 
 
 Gossip::Outcome Gossip::Exchange(int32_t partner) {
   PairRecord record;
-  if (const Outcome outcome = Propose(partner, NeededFor(true), &record); outcome != Outcome::kDone)
+  // The base stays in use, so the mean needs a buffer beside that of the next update.
+  const FreeNeeded needed = quantized_ ? FreeNeeded{2, 3} : FreeNeeded{2, 2};
+  if (const Outcome outcome = Propose(partner, needed, &record); outcome != Outcome::kDone)
     return outcome;
   quantized_ ? WriteBoth(record) : WriteMean(record, {});
   // gossip-P7: the base stays: with copies the progress since then is still to be pushed.
   return Commit(record) ? Outcome::kDone : Outcome::kBusy;
-}
-
-Gossip::FreeNeeded Gossip::NeededFor(bool with_copies) const {
-  // With copies the base stays in use, so the mean needs a buffer beside that of the next update.
-  FreeNeeded needed = with_copies ? FreeNeeded{2, 2} : FreeNeeded{1, 2};
-  if (quantized_) needed = with_copies ? FreeNeeded{2, 3} : FreeNeeded{2, 2};
-  // gossip-P11: what Add writes lies beside the base, and needs a buffer of its own.
-  const size_t of_add = end_ == End::kElsewhere ? 1 : 0;
-  return {needed.given_back + of_add, needed.otherwise + of_add};
 }
 
 // kDone: it may be tried, and `record` is its record.
@@ -112,10 +105,12 @@ Gossip::Outcome Gossip::Propose(int32_t partner, const FreeNeeded& needed, PairR
     ++counters_.absent;
     return Outcome::kAbsent;
   }
+  // gossip-P11: what FarAccess adds to lies beside the base, and needs a buffer of its own.
+  const size_t of_far = end_ == End::kElsewhere ? 1 : 0;
   // gossip-P3: the last buffers are not given away: one is left for the next update, which comes
   // while the partner holds this one, and one more for the update after it.
   const bool is_given_back = record->others.owner == self_;
-  if (free.size() < (is_given_back ? needed.given_back : needed.otherwise)) {
+  if (free.size() < of_far + (is_given_back ? needed.given_back : needed.otherwise)) {
     ++counters_.no_buffers;
     return Outcome::kNoBuffers;
   }
@@ -361,8 +356,7 @@ bool Gossip::Publish(const ModelWord& before, uint32_t buffer) {
 void Gossip::Put(std::span<const void* const> model, uint32_t buffer) {
   for (const RoundLayout::Tile& tile : memory_->layout().tiles())
     kernels_->copy(memory_->Buffer(self_, buffer) + tile.offset_bytes,
-                   TileOf(memory_->layout(), tile, model), BytesOf(tile),
-                   memory_->stores());
+                   TileOf(memory_->layout(), tile, model), BytesOf(tile), memory_->stores());
 }
 
 void Gossip::Take(const std::byte* from, std::span<void* const> model) const {

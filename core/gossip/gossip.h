@@ -1,6 +1,6 @@
 // One rank's part in averaging models in pairs, on one host: AD-PSGD's pair exchange without a
 // thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P10). Of ranks on several
-// hosts it has those of its own; far_pairs.h has what goes between hosts.
+// hosts it has those of its own; far_access.h and far_pairs.h are for the others.
 //
 // A rank trains on its own copy of its model and pushes what it has become; in between others may
 // average with the model it pushed last, and their change of it is added to the rank's own
@@ -18,7 +18,6 @@
 #ifndef COVEY_CORE_GOSSIP_GOSSIP_H_
 #define COVEY_CORE_GOSSIP_GOSSIP_H_
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -49,7 +48,7 @@ class Gossip {
   // Where an epoch ends.
   enum class End : uint8_t {
     kHere,       // with these members: Unfinished, Mean, Meet, Unmet
-    kElsewhere,  // with those of other hosts too: HandIn, OwnModel
+    kElsewhere,  // with those of other hosts too: FarAccess, OwnModel
   };
 
   // `memory` is mapped: all members have agreed on size and layout before. All outlive this.
@@ -74,13 +73,6 @@ class Gossip {
   // Another rank has averaged with this one since it wrote its model last.
   bool IsMerged() { return !exchange_.Settled(self_).IsIn(self_, base_); }
 
-  // Calls `read` with a model that this rank has, or had a moment ago, laid out as a buffer; again
-  // if it has changed meanwhile.
-  void Read(const std::function<void(const std::byte* model)>& read);
-  // `scale` times a difference, laid out as a buffer, is added to the model: a rank on another host
-  // has averaged with it. REQUIRES: End::kElsewhere.
-  void Add(const std::byte* difference, double scale);
-
   // Any rank, at any time, alone: a copy of what `member` has now. False: it has changed while it
   // was copied, or has not begun.
   bool Peek(int32_t member, std::span<void* const> to);
@@ -90,10 +82,6 @@ class Gossip {
   // Unless it has taken the mean it may still train on instead. False: it may not, for all had
   // finished, and others may have taken it.
   bool LeaveBarrier();
-  // End::kElsewhere, instead of both: none of these members averages with this rank from now on,
-  // until GoOn; and they may again.
-  void HandIn();
-  void TakeBack();
   // Members that live and have not finished. When there are none, the epoch is over, and Mean is
   // the same on all ranks.
   std::vector<int32_t> Unfinished();
@@ -133,11 +121,12 @@ class Gossip {
   double error() const { return quantized_ ? quantized_->error() : 0; }
 
  private:
+  friend class FarAccess;  // the same model, as ranks of other hosts change it
+
   // Free buffers that an exchange needs: when it gives one of this rank's back, and otherwise.
   struct FreeNeeded {
     size_t given_back, otherwise;
   };
-  FreeNeeded NeededFor(bool with_copies) const;
   Outcome Propose(int32_t partner, const FreeNeeded& needed, PairRecord* record);
   void WriteBoth(const PairRecord& record);
   void WriteMean(const PairRecord& record, std::span<void* const> model);

@@ -13,8 +13,7 @@ constexpr int32_t kLog = 2;
 std::vector<int32_t> NearOf(const Group& group, const Transport& transport) {
   std::vector<int32_t> near;
   int32_t count = 0;
-  for (const Rank member : group.members)
-    near.push_back(transport.Shares(member) ? count++ : -1);
+  for (const Rank member : group.members) near.push_back(transport.Shares(member) ? count++ : -1);
   return near;
 }
 
@@ -64,8 +63,8 @@ void HostsPort::Open(const std::vector<uint64_t>& offsets, uint64_t channel, Rou
                                      Gossip::End::kElsewhere);
   far_ = std::make_unique<FarPairs>(bundle_.self, group_->size(), gossip_.get(), &layout(),
                                     bundle_.kernels, bundle_.codec);
-  steps_ = std::make_unique<GossipSteps>(bundle_.self, bundle_.rule, gossip_.get(), near_,
-                                         far_.get());
+  steps_ =
+      std::make_unique<GossipSteps>(bundle_.self, bundle_.rule, gossip_.get(), near_, far_.get());
 }
 
 void HostsPort::Begin(std::span<const void* const> model) {
@@ -91,8 +90,6 @@ Status HostsPort::Gather(std::span<void* const> model, Time deadline, Result res
     if (barrier_.phase() == Phase::kTrains) {
       const std::lock_guard lock(mutex_);
       steps_->PushDelta(model);
-      // gossip-P13: no rank changes a model that is handed in, on this host or another.
-      gossip_->HandIn();
       far_->Finish();
       barrier_.Enter(Phase::kFinishes, clock_->Now());
       has_learnt_ = false;
@@ -137,7 +134,7 @@ void HostsPort::HandIn() {
   std::byte* open = rounds_->open();
   {
     const std::lock_guard lock(mutex_);
-    gossip_->Read([&](const std::byte* own) {
+    FarAccess(gossip_.get()).Read([&](const std::byte* own) {
       bundle_.kernels->copy(open, own, layout().length_bytes(), memory_.stores());
     });
   }
@@ -168,9 +165,10 @@ Status HostsPort::TakeResult(std::span<void* const> model) {
 
 // The sum of models becomes their mean.
 void HostsPort::Divide(const RoundRecord& record, std::span<void* const> sum) const {
-  const auto in_it = std::count_if(
-      record.contributions.begin(), record.contributions.end(),
-      [](const Contribution& contribution) { return contribution.count > 0; });
+  // gossip-P15: by the number of models in it, not that of all members.
+  const auto in_it =
+      std::count_if(record.contributions.begin(), record.contributions.end(),
+                    [](const Contribution& contribution) { return contribution.count > 0; });
   for (const RoundLayout::Tile& tile : layout().tiles()) {
     std::byte* at = static_cast<std::byte*>(sum[tile.span]) +
                     (tile.offset_bytes - layout().offsets_bytes()[tile.span]);
@@ -183,7 +181,6 @@ void HostsPort::Divide(const RoundRecord& record, std::span<void* const> sum) co
 
 bool HostsPort::TrainsDuringFinish(std::span<void* const> model) {
   if (version_ == 0) {
-    gossip_->TakeBack();
     far_->TakeBack();
     barrier_.Enter(Phase::kTrains, clock_->Now());
     return false;

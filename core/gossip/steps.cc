@@ -1,5 +1,7 @@
 #include "core/gossip/steps.h"
 
+#include "core/gossip/far_pairs.h"
+
 namespace covey {
 
 // gossip-P6: each rank draws by itself, from the common seed and its own index.

@@ -15,14 +15,16 @@
 #define COVEY_CORE_GOSSIP_STEPS_H_
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/base/rng.h"
-#include "core/gossip/far_pairs.h"
 #include "core/gossip/gossip.h"
 #include "core/plan/topology.h"
 
 namespace covey {
+
+class FarPairs;
 
 // The same on all ranks.
 struct PairRule {
@@ -57,7 +59,7 @@ class GossipSteps {
   struct Met {
     // Its index; -1: it has averaged with no rank. One on another host has an offer, or will.
     int32_t partner = -1;
-    bool merged = false;   // others had averaged with this rank since its last step
+    bool merged = false;  // others had averaged with this rank since its last step
   };
 
   // `gossip` outlives it, and has begun when it is used. Of members on several hosts `gossip` has

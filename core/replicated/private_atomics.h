@@ -1,5 +1,5 @@
-// The memory of rounds (core/partial/memory.h), or of pairs, for one process alone: zero until it is
-// written, and pages that are not cost nothing. One thread.
+// The memory of rounds (core/partial/memory.h), or of pairs, for one process alone: zero until it
+// is written, and pages that are not cost nothing. One thread.
 #ifndef COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_
 #define COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_
 

@@ -26,9 +26,10 @@ _THREADED = (
     "core/api/session", "core/api/runtime_handle.", "core/base/arena.", "core/base/handle_table.",
     "core/engine/engine.", "core/engine/stall.", "core/engine/tensor_queue.",
     "core/engine/timeline.", "core/engine/trainer_driver", "core/gossip/gossip_port.",
-    "core/partial/rounds_port.", "core/partial/shared_port.", "core/replicated/replica_port.",
-    "core/transport/descriptor_bell.", "ops/control/grpc_", "ops/devices/cuda/cuda_device.",
-    "ops/devices/cuda/nccl_", "ops/transports/inproc.",
+    "core/gossip/hosts_port.", "core/gossip/pairs_port.", "core/partial/rounds_port.",
+    "core/partial/shared_port.", "core/replicated/channel_waiters.",
+    "core/replicated/replica_port.", "core/transport/descriptor_bell.", "ops/control/grpc_",
+    "ops/devices/cuda/cuda_device.", "ops/devices/cuda/nccl_", "ops/transports/inproc.",
 )
 _PURE = ("core/agree/", "core/partial/", "core/replicated/", "core/gossip/", "core/method/",
          "core/plan/", "core/train/")
@@ -60,7 +61,8 @@ BANS = (
         r"|\bpthread_(?:create|mutex)\w*", _ENGINE, _THREADED,
         "threads and locks live in " + ", ".join(_THREADED) + ": hand them work"),
     Ban("pure", r"\bstd::atomic\w*\b|\bthread_local\b", _PURE,
-        ("core/gossip/gossip_port.", "core/partial/rounds_port.", "core/replicated/replica_port."),
+        ("core/gossip/gossip_port.", "core/partial/rounds_port.",
+         "core/replicated/channel_waiters.", "core/replicated/replica_port."),
         "it runs on one thread: no atomics"),
     Ban("random", r"\b(?:std::random_device|std::mt19937\w*|s?rand|random|drand48)\b\s*[({]",
         _ENGINE, ("core/base/rng",), "draw from core/base/rng.h, seeded by the configuration"),

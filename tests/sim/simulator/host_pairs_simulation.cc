@@ -138,21 +138,20 @@ void HostPairsSimulation::Open(int32_t rank) {
                                  .max_wait = swarm_.max_wait,
                                  .kernels = &SplitKernels()};
   // A rank that waits carries messages, and lets others run.
-  const ChannelDriver driver{.drive =
-                                 [this, rank](const std::atomic<bool>& ended, Time deadline) {
-                                   while (!ended && !closing_ &&
-                                          network_.clock().Now() < deadline) {
-                                     Pass(rank);
-                                     Yield(rank);
-                                   }
-                                   return ended.load();
-                                 },
-                             .kick = [] {},
-                             .clock = &network_.clock()};
+  const ChannelDriver driver{
+      .drive =
+          [this, rank](const std::atomic<bool>& ended, Time deadline) {
+            while (!ended && !closing_ && network_.clock().Now() < deadline) {
+              Pass(rank);
+              Yield(rank);
+            }
+            return ended.load();
+          },
+      .kick = [] {},
+      .clock = &network_.clock()};
   player.means = std::make_unique<ReplicaPort>(HostsPort::RoundsOf(bundle, swarm_.size),
                                                &player.group, driver);
-  player.port =
-      std::make_unique<HostsPort>(bundle, &player.group, player.transport.get(), driver);
+  player.port = std::make_unique<HostsPort>(bundle, &player.group, player.transport.get(), driver);
 }
 
 // ---- Inside a fiber -----------------------------------------------------------------------------

@@ -15,10 +15,10 @@ struct HostPairsSwarm {
   PairRule rule;
   Time max_wait = 0;
   uint64_t steps = 1, epochs = 1;
-  uint64_t settles = 0;  // bit e: epoch e ends with a settle
+  uint64_t settles = 0;            // bit e: epoch e ends with a settle
   uint64_t trains_on_percent = 0;  // after a wait in vain
   uint64_t switch_permille = 0, stops_permille = 0;
-  uint64_t slow_ranks = 0;  // bit r: runs rarely
+  uint64_t slow_ranks = 0;                  // bit r: runs rarely
   uint64_t most_gone = 0, most_killed = 0;  // stopped for ever; killed
   Time longest_delay = 0, longest_clog = 0;
   uint64_t refusal_percent = 0;

@@ -53,7 +53,6 @@ class Ranks {
     At(r).gossip.Update(spans);
   }
   FarPairs& far(int32_t r) { return At(r).far; }
-  Gossip& gossip(int32_t r) { return At(r).gossip; }
   double number(int32_t r) { return Look(r).second; }
   std::vector<float> floats(int32_t r) { return Look(r).first; }
   double Sum() {
@@ -202,7 +201,6 @@ TEST(FarPairsTest, ARankThatHasFinishedTakesNoOffer) {
   Ranks ranks = Begun({8, 2});
   EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
   ranks.Send(0);
-  ranks.gossip(1).HandIn();
   ranks.far(1).Finish();
   EXPECT_EQ(ranks.far(0).Unsettled(), std::vector<int32_t>{1});
   EXPECT_TRUE(ranks.Deliver(0, 1));
