@@ -21,8 +21,8 @@ class FarAccess {
   void Read(const std::function<void(const std::byte* model)>& read);
   // `scale` times a difference, laid out as a buffer, is added to the model.
   void Add(const std::byte* difference, double scale);
-  // No rank of this host averages with this one from now on, until Gossip::GoOn; and they may
-  // again.
+  // No rank of this host averages with this one from now on, until Gossip::GoOn, also if it had
+  // begun to; and they may again.
   void HandIn();
   void TakeBack();
 

@@ -99,8 +99,9 @@ Gossip::Outcome Gossip::Propose(int32_t partner, const FreeNeeded& needed, PairR
   const MemberWord state = StateOf(partner);
   // gossip-P10: averaging with a rank that is gone would lose half of what is apart.
   const bool is_gone = lost_[static_cast<size_t>(partner)] || state.state == MemberState::kDead;
-  // gossip-P5a: a model of another epoch is not averaged with: its rank goes on from the mean.
+  // gossip-P13: what has been handed in stays as it is.
   const bool is_handed_in = end_ == End::kElsewhere && state.state != MemberState::kRuns;
+  // gossip-P5a: a model of another epoch is not averaged with: its rank goes on from the mean.
   if (is_gone || is_handed_in || state.epoch != epoch_ || record->others.number == 0) {
     ++counters_.absent;
     return Outcome::kAbsent;

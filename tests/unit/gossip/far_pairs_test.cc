@@ -1,145 +1,21 @@
 // Goal: two models on different hosts become their mean by a difference that one side adds and the
 // other subtracts, whatever happens to both meanwhile; crossing, late, repeated and malformed
-// messages, losses and epochs move no sum; codes carry the same difference to both.
+// messages, losses and epochs move no sum.
 // Method: ranks on hosts of their own, whose messages the test delivers; models of whole numbers.
 #include "core/gossip/far_pairs.h"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <deque>
-#include <memory>
-#include <string>
+#include <functional>
+#include <utility>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/replicated/private_atomics.h"
+#include "tests/unit/gossip/far_ranks.h"
 
 namespace covey {
 namespace {
 
 using Outcome = Gossip::Outcome;
-constexpr size_t kFloats = 2000;  // more than a chunk
-
-class Ranks {
- public:
-  explicit Ranks(int32_t size, const PairCodec& codec = {}) {
-    for (int32_t r = 0; r < size; ++r) {
-      ranks_.push_back(std::make_unique<One>(r, size, codec));
-      Set(r, 0, 0);
-    }
-    links_.resize(static_cast<size_t>(size * size));
-  }
-
-  // Its model before it begins: all numbers, and what is added to the i-th for each i.
-  void Set(int32_t r, double value, double slope) {
-    for (size_t i = 0; i < kFloats; ++i)
-      At(r).floats[i] = static_cast<float>(value + slope * static_cast<double>(i));
-    At(r).number = value;
-  }
-  void Begin() {
-    for (int32_t r = 0; r < size(); ++r) {
-      const void* spans[] = {At(r).floats.data(), &At(r).number};
-      At(r).gossip.Begin(spans);
-      At(r).far.Begin();
-    }
-    DeliverAll();
-  }
-  // One step of this rank.
-  void Learn(int32_t r, double by) {
-    At(r).number += by;
-    for (float& one : At(r).floats) one += static_cast<float>(by);
-    void* spans[] = {At(r).floats.data(), &At(r).number};
-    At(r).gossip.Update(spans);
-  }
-  FarPairs& far(int32_t r) { return At(r).far; }
-  double number(int32_t r) { return Look(r).second; }
-  std::vector<float> floats(int32_t r) { return Look(r).first; }
-  double Sum() {
-    double sum = 0;
-    for (int32_t r = 0; r < size(); ++r) sum += number(r);
-    return sum;
-  }
-
-  // Its messages are on their way.
-  void Send(int32_t r) {
-    for (EncodedMessage& message : At(r).far.TakeMessages()) {
-      bytes_ += message.bytes.size();
-      LinkOf(r, message.to).push_back(std::move(message.bytes));
-    }
-  }
-  // The first message on its way; false: there is none.
-  bool Deliver(int32_t from, int32_t to) {
-    std::deque<Bytes>& link = LinkOf(from, to);
-    if (link.empty()) return false;
-    last_ = std::move(link.front());
-    link.pop_front();
-    At(to).far.OnMessage(from, last_);
-    return true;
-  }
-  void DeliverAll() {
-    for (bool any = true; any;) {
-      any = false;
-      for (int32_t from = 0; from < size(); ++from) {
-        Send(from);
-        for (int32_t to = 0; to < size(); ++to) any |= Deliver(from, to);
-      }
-    }
-  }
-  // Both have averaged, or not.
-  void Average(int32_t r, int32_t partner) {
-    EXPECT_EQ(far(r).Offer(partner), Outcome::kDone);
-    DeliverAll();
-  }
-  const Bytes& last() const { return last_; }
-  size_t TakeBytes() { return std::exchange(bytes_, 0); }
-
- private:
-  struct One {
-    One(int32_t r, int32_t size, const PairCodec& codec)
-        : layout(std::vector<RoundSpan>{{DType::kF32, kFloats}, {DType::kF64, 1}}, 1 << 12),
-          memory(1, layout),
-          gossip(0, Mapped(), &words, &BestKernels(), codec, Gossip::End::kElsewhere),
-          far(r, size, &gossip, &layout, &BestKernels(), codec) {}
-    PairMemory* Mapped() {
-      memory.Map({blocks.Add(memory.BlockBytes())});
-      return &memory;
-    }
-
-    RoundLayout layout;
-    PairMemory memory;
-    PrivateBlocks blocks;
-    PrivateAtomics words;
-    Gossip gossip;
-    FarPairs far;
-    std::vector<float> floats = std::vector<float>(kFloats);
-    double number = 0;
-  };
-
-  int32_t size() const { return static_cast<int32_t>(ranks_.size()); }
-  One& At(int32_t r) { return *ranks_[static_cast<size_t>(r)]; }
-  std::deque<Bytes>& LinkOf(int32_t from, int32_t to) {
-    return links_[static_cast<size_t>(from * size() + to)];
-  }
-  std::pair<std::vector<float>, double> Look(int32_t r) {
-    std::pair<std::vector<float>, double> model{std::vector<float>(kFloats), 0};
-    void* spans[] = {model.first.data(), &model.second};
-    EXPECT_TRUE(At(r).gossip.Peek(0, spans));
-    return model;
-  }
-
-  std::vector<std::unique_ptr<One>> ranks_;
-  std::vector<std::deque<Bytes>> links_;  // [from * size + to]
-  Bytes last_;
-  size_t bytes_ = 0;
-};
-
-Ranks Begun(std::vector<double> models, const PairCodec& codec = {}) {
-  Ranks ranks(static_cast<int32_t>(models.size()), codec);
-  for (size_t r = 0; r < models.size(); ++r) ranks.Set(static_cast<int32_t>(r), models[r], 0);
-  ranks.Begin();
-  return ranks;
-}
 
 TEST(FarPairsTest, TwoModelsBecomeTheirMean) {
   Ranks ranks = Begun({8, 2});
@@ -216,21 +92,72 @@ TEST(FarPairsTest, ARankThatHasFinishedTakesNoOffer) {
   EXPECT_EQ(ranks.number(0), 5);
 }
 
-// Until its answer has come a rank does not settle: the difference would move a model that it has
-// given away.
+// Its partner has finished, and trains on after all, when the offer comes.
 TEST(FarPairsTest, ARankWithAnOpenOfferIsNotSettled) {
   Ranks ranks = Begun({8, 2});
   EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
   ranks.Send(0);
-  EXPECT_TRUE(ranks.Deliver(0, 1));
-  ranks.far(0).Finish();
   ranks.far(1).Finish();
   ranks.Send(1);
+  ranks.far(0).Finish();
+  EXPECT_TRUE(ranks.Deliver(1, 0));
   EXPECT_EQ(ranks.far(0).Unsettled(), std::vector<int32_t>{1});
-  EXPECT_TRUE(ranks.Deliver(1, 0));
-  EXPECT_TRUE(ranks.Deliver(1, 0));
+  ranks.far(1).TakeBack();
+  EXPECT_TRUE(ranks.Deliver(0, 1));
+  ranks.far(1).Finish();
+  ranks.DeliverAll();
   EXPECT_TRUE(ranks.far(0).Unsettled().empty());
   EXPECT_EQ(ranks.number(0), 5);
+  EXPECT_EQ(ranks.number(1), 5);
+}
+
+// Calls back once, after a word was read.
+class Interleaved final : public SharedAtomics {
+ public:
+  uint64_t Load(const uint64_t* word) override {
+    const uint64_t value = *word;
+    if (word == after) std::exchange(call, [] {})();
+    return value;
+  }
+  void Store(uint64_t* word, uint64_t value) override { *word = value; }
+  bool CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) override {
+    if (*word != expected) return false;
+    *word = desired;
+    return true;
+  }
+  uint32_t Ticket(const uint64_t*) override { return 0; }
+  void Sleep(uint64_t*, uint32_t, Time) override {}
+  void Ring(uint64_t*) override {}
+
+  const uint64_t* after = nullptr;
+  std::function<void()> call = [] {};
+};
+
+// Two ranks of one host.
+TEST(FarPairsTest, WhatIsHandedInIsNotAveragedOnItsHost) {
+  const RoundSpan span{DType::kF64, 1};
+  PairMemory memory(2, RoundLayout({&span, 1}, 64));
+  PrivateBlocks blocks;
+  memory.Map({blocks.Add(memory.BlockBytes()), blocks.Add(memory.BlockBytes())});
+  Interleaved words;
+  Gossip one(0, &memory, &words, &BestKernels(), {}, Gossip::End::kElsewhere);
+  Gossip other(1, &memory, &words, &BestKernels(), {}, Gossip::End::kElsewhere);
+  double models[] = {8, 2};
+  const void* first[] = {&models[0]};
+  const void* second[] = {&models[1]};
+  one.Begin(first);
+  other.Begin(second);
+  FarAccess access(&other);
+  access.HandIn();
+  void* span_of_one[] = {&models[0]};
+  EXPECT_EQ(one.Exchange(1, span_of_one), Outcome::kAbsent);
+  access.TakeBack();
+  EXPECT_EQ(one.Exchange(1, span_of_one), Outcome::kDone);
+  EXPECT_EQ(models[0], 5);
+  // An exchange that has found the other to be training when that hands its model in.
+  words.after = memory.MemberAt(1);
+  words.call = [&] { access.HandIn(); };
+  EXPECT_EQ(one.Exchange(1, span_of_one), Outcome::kBusy);
 }
 
 TEST(FarPairsTest, AnOfferOfAnotherEpochIsDeclined) {
@@ -306,82 +233,6 @@ TEST(FarPairsTest, WhatIsMalformedOrComesAgainMovesNothing) {
   EXPECT_EQ(ranks.far(1).counters().malformed, 3u);
   EXPECT_EQ(ranks.number(1), 5);
 }
-
-// ---- Codecs -------------------------------------------------------------------------------------
-
-PairCodec CodecOf(const std::string& text) {
-  PairCodec chosen;
-  CodecText read;
-  EXPECT_TRUE(ReadCodecText(text, CodecUse::kPairs, &read).ok()) << text;
-  chosen.codec = FindReferenceCodec(read.name);
-  chosen.values = read.values;
-  if (chosen.codec == nullptr) {
-    EXPECT_TRUE(ParseCodec(read.text, &chosen.alone).ok()) << text;
-  }
-  return chosen;
-}
-
-class FarCodecTest : public testing::TestWithParam<const char*> {};
-
-TEST_P(FarCodecTest, TheSumStaysAndModelsComeNearer) {
-  Ranks ranks(2, CodecOf(GetParam()));
-  ranks.Set(0, 8, 0.001);
-  ranks.Set(1, 2, 0.002);
-  ranks.Begin();
-  const std::vector<float> before[] = {ranks.floats(0), ranks.floats(1)};
-  for (int i = 0; i < 12; ++i) ranks.Average(i % 2, 1 - i % 2);
-  const std::vector<float> after[] = {ranks.floats(0), ranks.floats(1)};
-  for (size_t i = 0; i < kFloats; ++i) {
-    EXPECT_NEAR(after[0][i] + after[1][i], before[0][i] + before[1][i], 1e-4);
-    // They began 6 apart; the coarsest codec has a step of about 0.6 there.
-    ASSERT_LT(std::abs(after[0][i] - after[1][i]), 1.5) << i;
-  }
-  EXPECT_EQ(ranks.number(0), 5);
-  EXPECT_EQ(ranks.far(0).counters().malformed + ranks.far(1).counters().malformed, 0u);
-}
-
-TEST_P(FarCodecTest, EqualModelsStayEqual) {
-  Ranks ranks(2, CodecOf(GetParam()));
-  for (const int32_t r : {0, 1}) ranks.Set(r, 3.3, 0.001);
-  ranks.Begin();
-  const std::vector<float> before = ranks.floats(0);
-  for (int i = 0; i < 6; ++i) ranks.Average(i % 2, 1 - i % 2);
-  EXPECT_EQ(ranks.floats(0), before);
-  EXPECT_EQ(ranks.floats(1), before);
-}
-
-TEST_P(FarCodecTest, BytesAreThoseOfTheCodec) {
-  Ranks ranks(2, CodecOf(GetParam()));
-  ranks.Set(0, 8, 0.001);
-  ranks.Set(1, 2, 0.002);
-  ranks.Begin();
-  ranks.TakeBytes();
-  for (int i = 0; i < 8; ++i) ranks.Average(0, 1);
-  ranks.TakeBytes();
-  ranks.Average(0, 1);
-  // Not more than two bytes an element, both ways.
-  EXPECT_LT(ranks.TakeBytes(), 2 * (2.2 * kFloats + 100));
-}
-
-// A number that a code has no form for goes whole; what cannot be decoded goes whole next time.
-TEST_P(FarCodecTest, WhatHasNoCodeGoesWhole) {
-  Ranks ranks(2, CodecOf(GetParam()));
-  ranks.Set(0, 3e38, 0);
-  ranks.Set(1, 1e38, 0);
-  ranks.Begin();
-  for (int i = 0; i < 3; ++i) ranks.Average(0, 1);
-  for (const int32_t r : {0, 1})
-    for (const float one : ranks.floats(r)) ASSERT_NEAR(one / 1e38f, 2, 0.1);
-  // Far apart at once.
-  ranks.Learn(0, 1e30);
-  const double before = static_cast<double>(ranks.floats(0)[0]) + ranks.floats(1)[0];
-  for (int i = 0; i < 3; ++i) ranks.Average(1, 0);
-  EXPECT_NEAR((static_cast<double>(ranks.floats(0)[0]) + ranks.floats(1)[0]) / before, 1, 1e-6);
-}
-
-INSTANTIATE_TEST_SUITE_P(All, FarCodecTest,
-                         testing::Values("bf16", "int8", "qsgd", "lattice@8", "lattice@4",
-                                         "lattice@16", "bf16@random"));
 
 }  // namespace
 }  // namespace covey
