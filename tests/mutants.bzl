@@ -12,9 +12,10 @@ load(
 )
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "windows", "neighbors",
-# "communicators": the simulator of rounds, of rounds of models, of replicas, of pairs, of windows,
-# of neighbors, of communicators, or of trainers is to catch it; "plans": sim/simulator/plans.h.
+# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "host_pairs", "windows",
+# "neighbors", "communicators", "trainers": the simulator of rounds, of rounds of models, of
+# replicas, of pairs, of pairs between hosts, of windows, of neighbors, of communicators, or of
+# trainers is to catch it; "plans": sim/simulator/plans.h.
 _MUTANTS = {
     "communicator_devices_are_not_compared": (
         ["core/device/communicator_registry.cc"],
@@ -105,6 +106,8 @@ _MUTANTS = {
     "p8_wrap_is_not_noticed": (["core/gossip/quantized_pair.cc"], "pairs"),
     "p9_own_model_is_not_rounded": (["core/gossip/quantized_pair.cc"], "pairs"),
     "p9_ranks_draw_apart": (["core/gossip/quantized_pair.cc"], "pairs"),
+    "p11_lost_partner_is_waited_for": (["core/gossip/far_pairs.cc"], "host_pairs"),
+    "p11_one_side_alone": (["core/gossip/far_pairs.cc"], "host_pairs"),
     "reports_pile_up": (["core/engine/runtime.cc"], "reports"),
     "tick_before_data": (["core/run/begin_stage.cc"], "none"),
     "train_goes_on_where_a_part_ends": (["core/train/round_part.cc"], "trainers"),

@@ -7,6 +7,8 @@
 #include "core/api/session.h"
 #include "core/base/clock.h"
 #include "core/base/codec_descriptor.h"
+#include "core/gossip/gossip_port.h"
+#include "core/gossip/hosts_port.h"
 #include "core/method/method.h"
 
 namespace covey {
@@ -35,11 +37,11 @@ Status MethodOf(const Use& use, const covey_method* method, int64_t from, const 
     rules->codec = {.codec = FindReferenceCodec(read.name), .values = read.values};
     if (rules->codec.codec == nullptr) RETURN_IF_ERROR(ParseCodec(read.text, &rules->codec.alone));
   }
-  if (use->transport().words() != nullptr) return Status::Ok();
+  if (use->transport().AnyThread()) return Status::Ok();
   return Status::Unsupported(
       "the method " + *full +
-      " needs ranks that share memory: all on one host, started by coveyrun (shm). Over a network "
-      "there are the methods eager, dpsgd, local and allreduce");
+      " needs a network that Covey's own thread may use, and MPI was initialised for one thread "
+      "alone: initialise it with MPI_THREAD_SERIALIZED or MULTIPLE, or leave it to Covey");
 }
 
 Status CheckIsCodable(const SpanList& spans, const std::string& method) {
@@ -48,8 +50,8 @@ Status CheckIsCodable(const SpanList& spans, const std::string& method) {
   return NothingToEncode(method);
 }
 
-GossipPort::Bundle BundleOf(const Use& use, const PairsConfig& config, const Group& group,
-                            const Rules& rules) {
+PairsPort::Bundle BundleOf(const Use& use, const PairsConfig& config, const Group& group,
+                           const Rules& rules) {
   const MethodPairs& pairs = rules.pairs;
   return {.name = config.name,
           .layout = LayoutOf(config.spans),
@@ -65,33 +67,77 @@ GossipPort::Bundle BundleOf(const Use& use, const PairsConfig& config, const Gro
           .kernels = &BestKernels()};
 }
 
-}  // namespace
-
-Status OpenPairs(const Use& use, covey_runtime* runtime, const PairsConfig& config,
-                 uint64_t* number) {
-  const Group* group = nullptr;
-  RETURN_IF_ERROR(FindOwnGroup(use, config.group, &group));
-  Proposal mine{
-      .kind = "pairs", .name = config.name.c_str(), .group = config.group, .has_block = true};
-  Rules rules;
-  RETURN_IF_ERROR(MethodOf(use, config.method, config.from, *group, &mine.text, &rules));
-  if (rules.codec.Codes()) RETURN_IF_ERROR(CheckIsCodable(config.spans, mine.text));
-  mine.text = "method " + mine.text + ", " + TextOf(config.spans);
-  auto port =
-      std::make_unique<GossipPort>(BundleOf(use, config, *group, rules), group, &use->transport());
-  const std::string what = "pairs '" + config.name + "'";
+Status CheckMemory(const Use& use, const std::string& what, size_t length_bytes) {
   const size_t limit_bytes = use->config().memory_limit;
-  mine.enough = limit_bytes == 0 || port->BlockBytes() <= limit_bytes
-                    ? Status::Ok()
-                    : Status::Exhausted(what + " take " + std::to_string(port->BlockBytes()) +
-                                        " bytes of each rank, and memory_limit is " +
-                                        std::to_string(limit_bytes) + ": raise COVEY_MEMORY_LIMIT");
+  if (limit_bytes == 0 || length_bytes <= limit_bytes) return Status::Ok();
+  return Status::Exhausted(what + " take " + std::to_string(length_bytes) +
+                           " bytes of each rank, and memory_limit is " +
+                           std::to_string(limit_bytes) + ": raise COVEY_MEMORY_LIMIT");
+}
+
+// All members share memory.
+Status OpenOnHost(const Use& use, covey_runtime* runtime, const PairsPort::Bundle& bundle,
+                  const Group* group, Proposal mine, OpenedPairs* opened) {
+  const std::string what = "pairs '" + bundle.name + "'";
+  auto port = std::make_unique<GossipPort>(bundle, group, &use->transport());
+  mine.has_block = true;
+  mine.enough = CheckMemory(use, what, port->BlockBytes());
   if (mine.enough.ok()) mine.offset = use->AllocBlock(port->BlockBytes());
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
   port->Open(offsets);
-  *number = use->pairs().Keep(std::move(port), MonotonicNow());
+  opened->pairs = use->pairs().Keep(std::move(port), MonotonicNow());
   return Status::Ok();
+}
+
+// They lie on several hosts, or share none.
+Status OpenOverHosts(const Use& use, covey_runtime* runtime, const PairsPort::Bundle& bundle,
+                     const Group* group, Proposal mine, OpenedPairs* opened) {
+  auto port = std::make_unique<HostsPort>(bundle, group, &use->transport(), use->Driver());
+  std::unique_ptr<RoundsPort> mean =
+      use->NewRounds(HostsPort::RoundsOf(bundle, group->size()), group);
+  // Alike on all: any may come to lead the version of the mean.
+  mine.enough = CheckMemory(use, "pairs '" + bundle.name + "'",
+                            port->BlockBytes() + mean->MemberBytes().front());
+  mine.has_block = port->HasBlock();
+  if (!mine.has_block)
+    mine.offset = 0;
+  else if (mine.enough.ok())
+    mine.offset = use->AllocBlock(port->BlockBytes());
+  std::vector<uint64_t> offsets, channels, of_mean;
+  RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
+  mine.has_block = false;
+  mine.kind = "pairs.offers";
+  mine.offset = use->NewChannel();
+  RETURN_IF_ERROR(Agree(use, runtime, mine, &channels));
+  mine.kind = "pairs.mean";
+  mine.offset = use->NewChannel();
+  RETURN_IF_ERROR(Agree(use, runtime, mine, &of_mean));
+  mean->Open(of_mean);
+  port->Open(offsets, channels[0], mean.get());
+  use->WithChannels([&](ChannelMux* box) {
+    mean->Join(box);
+    port->Join(box);
+  });
+  opened->mean = use->rounds().Keep(std::move(mean), MonotonicNow());
+  opened->pairs = use->pairs().Keep(std::move(port), MonotonicNow());
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status OpenPairs(const Use& use, covey_runtime* runtime, const PairsConfig& config,
+                 OpenedPairs* opened) {
+  const Group* group = nullptr;
+  RETURN_IF_ERROR(FindOwnGroup(use, config.group, &group));
+  Proposal mine{.kind = "pairs", .name = config.name.c_str(), .group = config.group};
+  Rules rules;
+  RETURN_IF_ERROR(MethodOf(use, config.method, config.from, *group, &mine.text, &rules));
+  if (rules.codec.Codes()) RETURN_IF_ERROR(CheckIsCodable(config.spans, mine.text));
+  mine.text = "method " + mine.text + ", " + TextOf(config.spans);
+  const PairsPort::Bundle bundle = BundleOf(use, config, *group, rules);
+  const bool is_shared = use->transport().words() != nullptr;
+  return (is_shared ? OpenOnHost : OpenOverHosts)(use, runtime, bundle, group, mine, opened);
 }
 
 }  // namespace covey

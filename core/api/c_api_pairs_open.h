@@ -19,11 +19,17 @@ struct PairsConfig {
   SpanList spans;
 };
 
-// Every member calls it; waits for all. GossipPort::Begin is to come. kMismatch on every member
-// when name, method or spans differ, kExhausted when one has no room; kUnsupported: the members are
-// not on one host.
+// By their numbers in the session.
+struct OpenedPairs {
+  uint64_t pairs = 0;
+  uint64_t mean = 0;  // rounds, of members that do not all share memory; 0: there are none
+};
+
+// Every member calls it; waits for all. PairsPort::Begin is to come. kMismatch on every member
+// when name, method or spans differ, kExhausted when one has no room; kUnsupported: Covey's thread
+// may not use the network between them.
 Status OpenPairs(const Use& use, covey_runtime* runtime, const PairsConfig& config,
-                 uint64_t* number);
+                 OpenedPairs* opened);
 
 }  // namespace covey
 #endif  // COVEY_CORE_API_C_API_PAIRS_OPEN_H_

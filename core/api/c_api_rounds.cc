@@ -91,7 +91,7 @@ Status LookAt(RoundsPort* port, int32_t rank, void* const* spans, covey_round_lo
 }  // namespace
 
 RoundsPort* Find(const Use& use, covey_rounds number) {
-  return use.get() == nullptr ? nullptr : use->FindRounds(number);
+  return use.get() == nullptr ? nullptr : use->rounds().Find(number);
 }
 }  // namespace covey
 

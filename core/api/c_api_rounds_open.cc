@@ -138,7 +138,8 @@ Status OpenRounds(const Use& use, covey_runtime* runtime, const covey_rounds_con
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
   port->Open(offsets);
-  *number = use->KeepRounds(std::move(port));
+  use->WithChannels([&](ChannelMux* box) { port->Join(box); });
+  *number = use->rounds().Keep(std::move(port), MonotonicNow());
   return Status::Ok();
 }
 

@@ -88,7 +88,7 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
   driver->AddRounds(
       from,
       std::make_unique<TrainerRounds>(TrainerRounds::Options{
-          .port = session->FindRounds(number),
+          .port = session->rounds().Find(number),
           .copies = driver->gradients(),
           .model = driver->model(),
           .outer = has_deltas ? std::make_unique<OuterModel>(choice.At(from), &driver->layout())
@@ -112,16 +112,21 @@ Status OpenPairsOf(const Use& use, covey_runtime* runtime, const covey_trainer_c
       .from = from,
       .spans = {spans.count(), spans.dtypes.data(), spans.counts.data()},
   };
-  uint64_t number = 0;
-  RETURN_IF_ERROR(OpenPairs(use, runtime, pairs, &number));
+  OpenedPairs opened;
+  RETURN_IF_ERROR(OpenPairs(use, runtime, pairs, &opened));
   Session* session = use.get();
-  driver->AddPairs(from, std::make_unique<TrainerPairs>(TrainerPairs::Options{
-                             .port = session->pairs().Find(number),
-                             .layout = &driver->layout(),
-                             .model = driver->model(),
-                             .kernels = &BestKernels(),
-                             .leave = [session, number] { session->pairs().Close(number); },
-                             .log = &session->log()}));
+  driver->AddPairs(from, std::make_unique<TrainerPairs>(
+                             TrainerPairs::Options{.port = session->pairs().Find(opened.pairs),
+                                                   .layout = &driver->layout(),
+                                                   .model = driver->model(),
+                                                   .kernels = &BestKernels(),
+                                                   .leave =
+                                                       [session, opened] {
+                                                         session->pairs().Close(opened.pairs);
+                                                         if (opened.mean != 0)
+                                                           session->CloseRounds(opened.mean);
+                                                       },
+                                                   .log = &session->log()}));
   return Status::Ok();
 }
 

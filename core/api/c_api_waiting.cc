@@ -9,7 +9,7 @@
 namespace covey {
 
 Time WaitedTime(Session* session) {
-  return session->engine().waited_ns() + static_cast<Time>(session->RoundCounters().waited_ns);
+  return session->engine().waited_ns() + static_cast<Time>(session->rounds().Sum().waited_ns);
 }
 
 }  // namespace covey

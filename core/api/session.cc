@@ -218,23 +218,23 @@ void Session::FreeBlock(uint64_t offset) {
   engine_->WithProgressLock([&] { transport_->FreeShared(offset); });
 }
 
-uint64_t Session::KeepRounds(std::unique_ptr<RoundsPort> rounds) {
-  engine_->WithProgressLock([&] { rounds->Join(&runtime_->channels()); });
-  return rounds_.Keep(std::move(rounds), clock_.Now());
-}
-
 std::unique_ptr<RoundsPort> Session::NewRounds(RoundsPort::Bundle bundle, const Group* group) {
   if (transport_->words() != nullptr)
     return std::make_unique<SharedPort>(std::move(bundle), group, transport_.get());
-  return std::make_unique<ReplicaPort>(
-      std::move(bundle), group,
-      ReplicaPort::Driver{
-          .drive = [this](const std::atomic<bool>& ended,
+  return std::make_unique<ReplicaPort>(std::move(bundle), group, Driver());
+}
+
+ChannelDriver Session::Driver() {
+  return {.drive = [this](const std::atomic<bool>& ended,
                           Time deadline) { return engine_->DriveUntil(ended, deadline); },
           .kick = [this] { engine_->Kick(); },
           .clock = &clock_,
           .log = log_.get(),
-          .warning = config_.stall_warning});
+          .warning = config_.stall_warning};
+}
+
+void Session::WithChannels(const std::function<void(ChannelMux*)>& call) {
+  engine_->WithProgressLock([&] { call(&runtime_->channels()); });
 }
 
 uint64_t Session::NewChannel() {
@@ -269,10 +269,13 @@ void Session::CloseTrainer(uint64_t number) {
 // Blocks that no member can touch any more go back.
 void Session::SweepRounds() {
   for (const std::unique_ptr<RoundsPort>& rounds : rounds_.TakeUnused()) {
-    engine_->WithProgressLock([&] { rounds->Part(&runtime_->channels()); });
+    WithChannels([&](ChannelMux* box) { rounds->Part(box); });
     for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
   }
-  for (const std::unique_ptr<GossipPort>& pairs : pairs_.TakeUnused()) FreeBlock(pairs->offset());
+  for (const std::unique_ptr<PairsPort>& pairs : pairs_.TakeUnused()) {
+    WithChannels([&](ChannelMux* box) { pairs->Part(box); });
+    if (pairs->offset() != Transport::kNoOffset) FreeBlock(pairs->offset());
+  }
   std::vector<uint64_t> unused;
   {
     const std::lock_guard lock(mutex_);
@@ -324,7 +327,7 @@ std::vector<int32_t> Session::Awaited(const Operation& operation) {
 }
 
 std::string Session::StatsJson() {
-  const RoundsPort::Counters rounds = RoundCounters();
+  const RoundsPort::Counters rounds = rounds_.Sum();
   std::string json = "{";
   engine_->WithProgressLock([&] {
     const Runtime::Counters& r = runtime_->counters();

@@ -6,6 +6,7 @@
 #ifndef COVEY_CORE_API_SESSION_H_
 #define COVEY_CORE_API_SESSION_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,13 +22,15 @@
 #include "core/device/device.h"
 #include "core/engine/tensor_queue.h"
 #include "core/engine/trainer_driver.h"
-#include "core/gossip/gossip_port.h"
+#include "core/gossip/pairs_port.h"
 #include "core/method/method.h"
 #include "core/partial/rounds_port.h"
+#include "core/replicated/channel_waiters.h"
 #include "core/transport/transport.h"
 
 namespace covey {
 
+class ChannelMux;
 class Engine;
 class Runtime;
 class Stall;
@@ -65,17 +68,19 @@ class Session {
   // thread; CloseRounds while no thread uses them. Blocks go back once no member can touch them.
   uint64_t AllocBlock(size_t length_bytes);
   void FreeBlock(uint64_t offset);
-  uint64_t KeepRounds(std::unique_ptr<RoundsPort> rounds);
   // Rounds that are not open yet, of the kind that the transport asks for.
   std::unique_ptr<RoundsPort> NewRounds(RoundsPort::Bundle bundle, const Group* group);
   // No other rank has it, nor has this one had it before.
   uint64_t NewChannel();
   WaitPolicy waiting() const;
-  RoundsPort* FindRounds(uint64_t number) { return rounds_.Find(number); }  // null: none
-  RoundsPort::Counters RoundCounters() { return rounds_.Sum(); }
+  HandleTable<RoundsPort>& rounds() { return rounds_; }
+  // With the progress lock: ports that are carried join it before they are kept.
+  void WithChannels(const std::function<void(ChannelMux*)>& call);
   void CloseRounds(uint64_t number);
   // Their blocks are had and go back like those of rounds.
-  HandleTable<GossipPort>& pairs() { return pairs_; }
+  HandleTable<PairsPort>& pairs() { return pairs_; }
+  // That which drives rounds and pairs of ranks that share no memory.
+  ChannelDriver Driver();
   // Trainings by the C API.
   HandleTable<TrainerDriver>& trainers() { return trainers_; }
   void CloseTrainer(uint64_t number);
@@ -118,7 +123,7 @@ class Session {
   // Windows of closed trainers, until no member looks at them; protected by mutex_.
   std::vector<std::unique_ptr<TrainerWindow>> windows_;
   HandleTable<RoundsPort> rounds_;
-  HandleTable<GossipPort> pairs_;
+  HandleTable<PairsPort> pairs_;
   HandleTable<TrainerDriver> trainers_;
 };
 

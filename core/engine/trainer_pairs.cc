@@ -25,7 +25,7 @@ bool TrainerPairs::Perform(const Trainer::Exchange& exchange, Time deadline, Sta
       return true;
     case Stage::kPair: {
       TakeBack();
-      const GossipPort::Met met = options_.port->Exchange(spans_);
+      const PairsPort::Met met = options_.port->Exchange(spans_);
       counts_.begun += met.partner >= 0 ? 1 : 0;
       counts_.met += met.merged ? 1 : 0;
       return true;

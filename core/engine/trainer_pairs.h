@@ -1,5 +1,5 @@
 // The pairs of one part of a training: performs the exchanges that a Trainer asks for there
-// (core/train/pair_part.h) by a GossipPort.
+// (core/train/pair_part.h) by a PairsPort.
 //
 // One thread at a time; it waits inside of Perform.
 #ifndef COVEY_CORE_ENGINE_TRAINER_PAIRS_H_
@@ -11,7 +11,7 @@
 #include "core/base/kernels.h"
 #include "core/base/log.h"
 #include "core/engine/trainer_counts.h"
-#include "core/gossip/gossip_port.h"
+#include "core/gossip/pairs_port.h"
 #include "core/train/layout.h"
 #include "core/train/trainer.h"
 
@@ -20,7 +20,7 @@ namespace covey {
 class TrainerPairs {
  public:
   struct Options {
-    GossipPort* port = nullptr;  // outlives this, or is left by `leave`; its spans are the layout's
+    PairsPort* port = nullptr;  // outlives this, or is left by `leave`; its spans are the layout's
     const TrainerLayout* layout = nullptr;
     std::byte* model = nullptr;  // where the adapter's model lies
     const Kernels* kernels = nullptr;

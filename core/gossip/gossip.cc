@@ -22,24 +22,17 @@ auto TileOf(const RoundLayout& layout, const RoundLayout::Tile& tile,
          (tile.offset_bytes - layout.offsets_bytes()[tile.span]);
 }
 
-// From there on stores bypass the cache, which is full of other things when a rank reads it (as in
-// core/partial/eager_copy.cc).
-constexpr size_t kLargeBytes = 8 << 20;
-
-Stores StoresFor(const RoundLayout& layout) {
-  return layout.length_bytes() < kLargeBytes ? Stores::kCached : Stores::kStreaming;
-}
-
 size_t BytesOf(const RoundLayout::Tile& tile) { return tile.count * SizeOf(tile.dtype); }
 
 }  // namespace
 
 Gossip::Gossip(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
-               const PairCodec& codec)
+               const PairCodec& codec, End end)
     : self_(self),
       memory_(memory),
       words_(words),
       kernels_(kernels),
+      end_(end),
       exchange_(self, memory, words),
       lost_(static_cast<size_t>(memory->size())),
       scratch_(kPieceBytes) {
@@ -99,20 +92,26 @@ Gossip::Outcome Gossip::Exchange(int32_t partner) {
 Gossip::Outcome Gossip::Propose(int32_t partner, const FreeNeeded& needed, PairRecord* record) {
   // Which settles all words: else it might change, by another one's exchange, what is read below.
   const std::vector<uint32_t> free = FreeBuffers();
-  const MemberWord state = StateOf(partner);
   *record = {
       .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
+  // gossip-P13: after the model word: a partner that hands its model in changes first its state,
+  // then that word, and this exchange fails.
+  const MemberWord state = StateOf(partner);
   // gossip-P10: averaging with a rank that is gone would lose half of what is apart.
   const bool is_gone = lost_[static_cast<size_t>(partner)] || state.state == MemberState::kDead;
+  // gossip-P13: what has been handed in stays as it is.
+  const bool is_handed_in = end_ == End::kElsewhere && state.state != MemberState::kRuns;
   // gossip-P5a: a model of another epoch is not averaged with: its rank goes on from the mean.
-  if (is_gone || state.epoch != epoch_ || record->others.number == 0) {
+  if (is_gone || is_handed_in || state.epoch != epoch_ || record->others.number == 0) {
     ++counters_.absent;
     return Outcome::kAbsent;
   }
+  // gossip-P11: what FarAccess adds to lies beside the base, and needs a buffer of its own.
+  const size_t of_far = end_ == End::kElsewhere ? 1 : 0;
   // gossip-P3: the last buffers are not given away: one is left for the next update, which comes
   // while the partner holds this one, and one more for the update after it.
   const bool is_given_back = record->others.owner == self_;
-  if (free.size() < (is_given_back ? needed.given_back : needed.otherwise)) {
+  if (free.size() < of_far + (is_given_back ? needed.given_back : needed.otherwise)) {
     ++counters_.no_buffers;
     return Outcome::kNoBuffers;
   }
@@ -128,7 +127,7 @@ void Gossip::WriteBoth(const PairRecord& record) {
   std::byte* const to[] = {memory_->Buffer(self_, record.buffer),
                            memory_->Buffer(self_, record.others_buffer)};
   quantized_->Write(from, to, record.own.Word() * 0x9e3779b97f4a7c15u + record.others.Word(),
-                    StoresFor(memory_->layout()));
+                    memory_->stores());
 }
 
 // In rank order; to the buffer and, unless it is empty, to `model`.
@@ -143,7 +142,7 @@ void Gossip::WriteMean(const PairRecord& record, std::span<void* const> model) {
     if (!model.empty()) to[1] = TileOf(memory_->layout(), tile, model);
     kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum, .divisor = 2}, from,
                      std::span<std::byte* const>(to.data(), model.empty() ? 1 : 2), tile.count,
-                     StoresFor(memory_->layout()));
+                     memory_->stores());
   }
 }
 
@@ -283,9 +282,13 @@ void Gossip::TakeWithProgress(std::span<void* const> model, Taking take) {
   for (const size_t offset : memory_->layout().offsets_bytes())
     spans.push_back(taken.data() + offset);
   (this->*take)(spans);
+  AddProgress(model, taken.data());
+}
+
+void Gossip::AddProgress(std::span<void* const> model, std::byte* taken) {
   // gossip-P5a: this rank's progress after it had finished is added to the mean.
-  Merge(model, taken.data(), taken.data());
-  Take(taken.data(), model);
+  Merge(model, taken, taken);
+  Take(taken, model);
 }
 
 void Gossip::Meet() {
@@ -354,14 +357,13 @@ bool Gossip::Publish(const ModelWord& before, uint32_t buffer) {
 void Gossip::Put(std::span<const void* const> model, uint32_t buffer) {
   for (const RoundLayout::Tile& tile : memory_->layout().tiles())
     kernels_->copy(memory_->Buffer(self_, buffer) + tile.offset_bytes,
-                   TileOf(memory_->layout(), tile, model), BytesOf(tile),
-                   StoresFor(memory_->layout()));
+                   TileOf(memory_->layout(), tile, model), BytesOf(tile), memory_->stores());
 }
 
 void Gossip::Take(const std::byte* from, std::span<void* const> model) const {
   for (const RoundLayout::Tile& tile : memory_->layout().tiles())
     kernels_->copy(TileOf(memory_->layout(), tile, model), from + tile.offset_bytes, BytesOf(tile),
-                   StoresFor(memory_->layout()));
+                   memory_->stores());
 }
 
 // to = (model - base) + current, both laid out as a buffer; they may be the same.
@@ -381,7 +383,7 @@ void Gossip::Merge(std::span<void* const> model, const std::byte* current, std::
       const std::array<const std::byte*, 3> from{less, own + at * item, others + at * item};
       std::byte* const out = to + at * item;
       kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum}, from, {&out, 1}, piece,
-                       StoresFor(memory_->layout()));
+                       memory_->stores());
     }
   }
 }

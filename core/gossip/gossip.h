@@ -1,5 +1,6 @@
 // One rank's part in averaging models in pairs, on one host: AD-PSGD's pair exchange without a
-// thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P9).
+// thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P10). Of ranks on several
+// hosts it has those of its own; far_access.h and far_pairs.h are for the others.
 //
 // A rank trains on its own copy of its model and pushes what it has become; in between others may
 // average with the model it pushed last, and their change of it is added to the rank's own
@@ -44,11 +45,17 @@ class Gossip {
     uint64_t busy = 0, no_buffers = 0, absent = 0;
   };
 
+  // Where an epoch ends.
+  enum class End : uint8_t {
+    kHere,       // with these members: Unfinished, Mean, Meet, Unmet
+    kElsewhere,  // with those of other hosts too: FarAccess, OwnModel
+  };
+
   // `memory` is mapped: all members have agreed on size and layout before. All outlive this.
   // With a codec an exchange leaves each of the two with a result of its own (quantized_pair.h):
   // "the mean" below is less than half a step from it then.
   Gossip(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
-         const PairCodec& codec = {});
+         const PairCodec& codec = {}, End end = End::kHere);
 
   // All models below are given by span of the layout: the memory that this rank trains on.
 
@@ -88,6 +95,8 @@ class Gossip {
   using Taking = void (Gossip::*)(std::span<void* const> model);
   // One of them, when `model` has progress that was not pushed: that is added to it.
   void TakeWithProgress(std::span<void* const> model, Taking take);
+  // To a model laid out as a buffer, and to `model`.
+  void AddProgress(std::span<void* const> model, std::byte* taken);
   // It has taken one of them. Once no living member is Unmet it may go on with `model` as a new
   // epoch.
   void Meet();
@@ -112,6 +121,8 @@ class Gossip {
   double error() const { return quantized_ ? quantized_->error() : 0; }
 
  private:
+  friend class FarAccess;  // the same model, as ranks of other hosts change it
+
   // Free buffers that an exchange needs: when it gives one of this rank's back, and otherwise.
   struct FreeNeeded {
     size_t given_back, otherwise;
@@ -136,6 +147,7 @@ class Gossip {
   const PairMemory* memory_;
   SharedAtomics* words_;
   const Kernels* kernels_;
+  const End end_;
   PairExchange exchange_;
   uint64_t epoch_ = 0;
   uint32_t base_ = 0;  // the buffer with what `model` was when it was written last

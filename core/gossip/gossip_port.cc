@@ -6,12 +6,9 @@
 namespace covey {
 
 GossipPort::GossipPort(Bundle bundle, const Group* group, Transport* transport)
-    : bundle_(std::move(bundle)),
-      group_(group),
+    : PairsPort(std::move(bundle), group, group->size()),
       transport_(transport),
-      words_(transport->words()),
-      memory_(group->size(), bundle_.layout),
-      barrier_(bundle_.name, group) {}
+      words_(transport->words()) {}
 
 void GossipPort::Open(const std::vector<uint64_t>& offsets) {
   std::vector<std::byte*> blocks;
@@ -24,33 +21,13 @@ void GossipPort::Open(const std::vector<uint64_t>& offsets) {
   steps_ = std::make_unique<GossipSteps>(bundle_.self, bundle_.rule, gossip_.get());
 }
 
-void GossipPort::Begin(std::span<const void* const> model) {
-  const std::lock_guard lock(mutex_);
-  gossip_->Begin(model);
-}
-
-bool GossipPort::CountStep() {
-  const std::lock_guard lock(mutex_);
-  return barrier_.phase() != Phase::kTrains || steps_->CountStep();
-}
-
-GossipPort::Met GossipPort::Exchange(std::span<void* const> model) {
-  const std::lock_guard lock(mutex_);
-  HearOfLosses();
-  const bool is_counted = barrier_.phase() == Phase::kTrains;
-  if (!is_counted && TrainsDuringFinish(model)) return {};
-  return is_counted ? steps_->Exchange(model) : steps_->Step(model);
-}
-
-// After a Finish that has not come to its end: takes it up again, without waiting. False: `model`
-// is trained on with the others.
 bool GossipPort::TrainsDuringFinish(std::span<void* const> model) {
   if (barrier_.phase() == Phase::kFinishes && gossip_->LeaveBarrier()) {
     barrier_.Enter(Phase::kTrains, clock_->Now());
     return false;
   }
   if (barrier_.phase() == Phase::kFinishes) {
-    gossip_->TakeWithProgress(model, take_);
+    gossip_->TakeWithProgress(model, Taking());
     Meet();
   }
   has_learnt_ = true;
@@ -65,35 +42,24 @@ void GossipPort::Meet() {
   has_learnt_ = false;
 }
 
-void GossipPort::GoOn(std::span<void* const> model) {
-  gossip_->GoOn({const_cast<const void* const*>(model.data()), model.size()});
-  barrier_.Enter(Phase::kTrains, clock_->Now());
-}
-
 bool GossipPort::Peek(int32_t member, std::span<void* const> to) {
   const std::lock_guard lock(mutex_);
   return gossip_->Peek(member, to);
 }
 
-bool GossipPort::SeenMean(std::span<void* const> model) {
-  const std::lock_guard lock(mutex_);
-  HearOfLosses();
-  return gossip_->SeenMean(model);
-}
-
-Status GossipPort::Gather(std::span<void* const> model, Time deadline, Taking take) {
+Status GossipPort::Gather(std::span<void* const> model, Time deadline, Result result) {
+  result_ = result;
   for (bool is_over = false; !is_over;) {
     if (barrier_.phase() == Phase::kTrains) {
       const std::lock_guard lock(mutex_);
       steps_->PushDelta(model);
       gossip_->Finish();
       barrier_.Enter(Phase::kFinishes, clock_->Now());
-      take_ = take;
     }
     if (barrier_.phase() == Phase::kFinishes) {
       RETURN_IF_ERROR(Await(&Gossip::Unfinished, deadline));
       const std::lock_guard lock(mutex_);
-      ((*gossip_).*take)(model);
+      ((*gossip_).*Taking())(model);
       Meet();
     }
     RETURN_IF_ERROR(Await(&Gossip::Unmet, deadline));
@@ -152,16 +118,6 @@ bool GossipPort::CanBeFreed() {
   const std::lock_guard lock(mutex_);
   HearOfLosses();
   return gossip_->HaveAllLeft();
-}
-
-Gossip::Counters GossipPort::counters() {
-  const std::lock_guard lock(mutex_);
-  return gossip_->counters();
-}
-
-GossipPort::Totals GossipPort::totals() {
-  const std::lock_guard lock(mutex_);
-  return gossip_ == nullptr ? QuantizedCounters{} : gossip_->quantized();
 }
 
 }  // namespace covey

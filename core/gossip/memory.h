@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/base/kernels.h"
 #include "core/partial/layout.h"
 
 namespace covey {
@@ -120,6 +121,11 @@ class PairMemory {
 
   int32_t size() const { return size_; }
   const RoundLayout& layout() const { return layout_; }
+  // How models are written: larger ones past the cache, which is full of other things when a rank
+  // reads them (as in core/partial/eager_copy.cc).
+  Stores stores() const {
+    return layout_.length_bytes() < kLargeBytes ? Stores::kCached : Stores::kStreaming;
+  }
 
   uint64_t* ModelAt(int32_t i) const { return At(i, 0); }
   uint64_t* MemberAt(int32_t i) const { return At(i, kLine); }
@@ -139,6 +145,7 @@ class PairMemory {
 
  private:
   static constexpr size_t kLine = 64;
+  static constexpr size_t kLargeBytes = 8 << 20;
 
   std::byte* Bytes(int32_t i, size_t offset) const {
     return blocks_[static_cast<size_t>(i)] + offset;

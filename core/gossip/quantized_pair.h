@@ -13,8 +13,8 @@
 //                          however near the two are. Nothing is decoded wrongly; a chunk of whose
 //                          code a number is not finite is sent whole.
 //
-// The result does not depend on the rank that computes it: on one host the rank that begins an
-// exchange does the work of both sides, over a network each would do its own.
+// The result does not depend on the rank that computes it: the rank that begins an exchange does
+// the work of both sides. Between hosts far_codec.h does it.
 // Sans-IO; one thread at a time.
 #ifndef COVEY_CORE_GOSSIP_QUANTIZED_PAIR_H_
 #define COVEY_CORE_GOSSIP_QUANTIZED_PAIR_H_

@@ -1,5 +1,7 @@
 #include "core/gossip/steps.h"
 
+#include "core/gossip/far_pairs.h"
+
 namespace covey {
 
 // gossip-P6: each rank draws by itself, from the common seed and its own index.
@@ -39,13 +41,18 @@ int32_t GossipSteps::Average(std::span<void* const> model) {
     const int32_t partner = PartnerOf(rule_.topology, round, self_);
     if (partner < 0) return -1;
     if (!rule_.all_begin && !IsFirst(rule_.topology, round, self_)) return -1;
-    const Gossip::Outcome outcome =
-        rule_.non_blocking ? gossip_->Exchange(partner) : gossip_->Exchange(partner, model);
+    const Gossip::Outcome outcome = AverageWith(partner, model);
     if (outcome == Gossip::Outcome::kDone) return partner;
     // gossip-P3: busy, or no buffers: this rank goes on without an average.
     if (outcome != Gossip::Outcome::kAbsent) return -1;
   }
   return -1;
+}
+
+Gossip::Outcome GossipSteps::AverageWith(int32_t partner, std::span<void* const> model) {
+  const int32_t near = near_.empty() ? partner : near_[static_cast<size_t>(partner)];
+  if (near < 0) return far_->Offer(partner);
+  return rule_.non_blocking ? gossip_->Exchange(near) : gossip_->Exchange(near, model);
 }
 
 }  // namespace covey

@@ -15,12 +15,16 @@
 #define COVEY_CORE_GOSSIP_STEPS_H_
 
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "core/base/rng.h"
 #include "core/gossip/gossip.h"
 #include "core/plan/topology.h"
 
 namespace covey {
+
+class FarPairs;
 
 // The same on all ranks.
 struct PairRule {
@@ -53,13 +57,22 @@ class GossipSteps {
  public:
   // The outcome of a step: nothing while its local steps are not over.
   struct Met {
-    int32_t partner = -1;  // its index; -1: it has averaged with no rank
-    bool merged = false;   // others had averaged with this rank since its last step
+    // Its index; -1: it has averaged with no rank. One on another host has an offer, or will.
+    int32_t partner = -1;
+    bool merged = false;  // others had averaged with this rank since its last step
   };
 
-  // `gossip` outlives it, and has begun when it is used.
-  GossipSteps(int32_t self, const PairRule& rule, Gossip* gossip)
-      : self_(self), rule_(rule), local_steps_(self, rule), gossip_(gossip) {}
+  // `gossip` outlives it, and has begun when it is used. Of members on several hosts `gossip` has
+  // those of this one: `near` says, by member, its index there (-1: it is on another), and `far`,
+  // which outlives it too, averages with the others.
+  GossipSteps(int32_t self, const PairRule& rule, Gossip* gossip, std::vector<int32_t> near = {},
+              FarPairs* far = nullptr)
+      : self_(self),
+        rule_(rule),
+        local_steps_(self, rule),
+        gossip_(gossip),
+        near_(std::move(near)),
+        far_(far) {}
 
   // `model` has become what it is by one step of this rank; it is what this rank has then.
   Met Step(std::span<void* const> model) { return CountStep() ? Exchange(model) : Met{}; }
@@ -71,11 +84,14 @@ class GossipSteps {
 
  private:
   int32_t Average(std::span<void* const> model);
+  Gossip::Outcome AverageWith(int32_t partner, std::span<void* const> model);
 
   int32_t self_;
   PairRule rule_;
   LocalSteps local_steps_;
   Gossip* gossip_;
+  std::vector<int32_t> near_;  // empty: all members are near
+  FarPairs* far_;
   uint64_t round_ = 0;  // of the topology: the next one of this rank
 };
 

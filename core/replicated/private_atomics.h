@@ -1,5 +1,5 @@
-// The memory of rounds (core/partial/memory.h) for one process alone: zero until it is written, and
-// pages that are not cost nothing. One thread.
+// The memory of rounds (core/partial/memory.h), or of pairs, for one process alone: zero until it
+// is written, and pages that are not cost nothing. One thread.
 #ifndef COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_
 #define COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_
 
@@ -26,18 +26,21 @@ class PrivateAtomics final : public SharedAtomics {
   void Ring(uint64_t*) override {}
 };
 
-// The blocks of all members.
 class PrivateBlocks {
  public:
-  // Maps them into `memory`, which it outlives.
+  PrivateBlocks() = default;
+  // The blocks of all members, mapped into `memory`, which this outlives.
   explicit PrivateBlocks(RoundMemory* memory) {
     std::vector<std::byte*> blocks;
-    for (int32_t i = 0; i < memory->size(); ++i) {
-      blocks_.emplace_back(std::calloc(1, memory->BlockBytes(i) + kLine));
-      const auto at = reinterpret_cast<uintptr_t>(blocks_.back().get());
-      blocks.push_back(reinterpret_cast<std::byte*>((at + kLine - 1) / kLine * kLine));
-    }
+    for (int32_t i = 0; i < memory->size(); ++i) blocks.push_back(Add(memory->BlockBytes(i)));
     memory->Map(std::move(blocks));
+  }
+
+  // One more.
+  std::byte* Add(size_t length_bytes) {
+    blocks_.emplace_back(std::calloc(1, length_bytes + kLine));
+    const auto at = reinterpret_cast<uintptr_t>(blocks_.back().get());
+    return reinterpret_cast<std::byte*>((at + kLine - 1) / kLine * kLine);
   }
 
  private:

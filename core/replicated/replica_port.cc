@@ -97,8 +97,7 @@ bool ReplicaPort::Take(const Offer& offer, std::byte* to) {
 
 void ReplicaPort::Interrupt() {
   const std::lock_guard lock(mutex_);
-  stop_.store(true);
-  for (const Waiter& waiter : waiters_) waiter.ended->store(true);
+  waiters_.Interrupt();
 }
 
 bool ReplicaPort::CanBeFreed() {
@@ -119,22 +118,6 @@ void ReplicaPort::Settle(Time deadline) {
   const Status settled =
       DriveOn([this] { return replica_->has_departed() && is_sent_; }, deadline + kLeaveTimeout);
   if (!settled.ok()) return;
-}
-
-Status ReplicaPort::DriveOn(const Done& done, Time deadline) {
-  std::atomic<bool> ended{false};
-  {
-    const std::lock_guard lock(mutex_);
-    if (done()) return Status::Ok();
-    if (stop_.load()) return Status::Aborted("this rank is shutting down");
-    waiters_.push_back({&done, &ended});
-  }
-  driver_.drive(ended, deadline);
-  const std::lock_guard lock(mutex_);
-  std::erase_if(waiters_, [&](const Waiter& waiter) { return waiter.ended == &ended; });
-  if (stop_.load()) return Status::Aborted("this rank is shutting down");
-  if (ended.load()) return Status::Ok();
-  return Status::Timeout("the deadline is over");
 }
 
 size_t ReplicaPort::LongestMessageBytes() {
@@ -159,20 +142,10 @@ ChannelPort::Pass ReplicaPort::Advance(Time now, bool is_sent) {
   pass.until = replica_->Advance(now);
   pass.messages = replica_->TakeMessages();
   if (!pass.messages.empty()) is_sent_ = false;
-  pass.moved = CheckWaiters();
+  pass.moved = waiters_.Check();
   pass.is_busy = replica_->IsBusy();
   WatchSilence(now);
   return pass;
-}
-
-bool ReplicaPort::CheckWaiters() {
-  bool any = false;
-  for (const Waiter& waiter : waiters_) {
-    if (waiter.ended->load() || !(*waiter.done)()) continue;
-    waiter.ended->store(true);
-    any = true;
-  }
-  return any;
 }
 
 void ReplicaPort::WatchSilence(Time now) {

@@ -10,27 +10,19 @@
 #ifndef COVEY_CORE_REPLICATED_REPLICA_PORT_H_
 #define COVEY_CORE_REPLICATED_REPLICA_PORT_H_
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "core/partial/rounds_port.h"
 #include "core/replicated/channel_mux.h"
+#include "core/replicated/channel_waiters.h"
 #include "core/replicated/replica.h"
 
 namespace covey {
 
 class ReplicaPort final : public RoundsPort, public ChannelPort {
  public:
-  // The objects that drive it. All borrowed.
-  struct Driver {
-    // Until it is true, or the deadline: whether it is.
-    std::function<bool(const std::atomic<bool>& ended, Time deadline)> drive;
-    std::function<void()> kick;  // it is to come soon
-    Clock* clock = nullptr;
-    Log* log = nullptr;
-    Time warning = 0;  // interval of the warning about silent ranks; 0: never
-  };
+  using Driver = ChannelDriver;
   // Gradients.
   ReplicaPort(Bundle bundle, const Group* group, Driver driver);
 
@@ -63,16 +55,12 @@ class ReplicaPort final : public RoundsPort, public ChannelPort {
   Pass Advance(Time now, bool is_sent) override;
 
  private:
-  struct Waiter {
-    const Done* done;
-    std::atomic<bool>* ended;
-  };
-
-  Status DriveOn(const Done& done, Time deadline) override;
+  Status DriveOn(const Done& done, Time deadline) override {
+    return waiters_.Await(driver_, done, deadline);
+  }
   void Stir() override { driver_.kick(); }
   Versions& versions() override { return *replica_; }
   Offer FindOffer(uint64_t applied) override;
-  bool CheckWaiters();
   void WatchSilence(Time now);
 
   Driver driver_;
@@ -80,7 +68,7 @@ class ReplicaPort final : public RoundsPort, public ChannelPort {
 
   // Protected by mutex_.
   std::unique_ptr<Replica> replica_;
-  std::vector<Waiter> waiters_;
+  ChannelWaiters waiters_{&mutex_};
   Replica::Snapshot snapshot_;  // that is offered; of version 0: none
   bool is_sent_ = true;         // everything that was queued
   Time no_quorum_since_ = 0;    // no majority answers; 0: one does

@@ -61,6 +61,8 @@ class Composite final : public Transport {
   void Wake(std::span<const Rank> peers) override;
   std::vector<PeerLoss> PollPeers() override;
 
+  SharedAtomics* near_words() override { return near_->words(); }
+
   uint32_t Ticket(Sleeper sleeper) override { return near_->Ticket(sleeper); }
   void SetParked(Sleeper sleeper) override;
   Sleeper Parked() const override { return near_->Parked(); }

@@ -73,6 +73,8 @@ class SharedRegions {
   // Words that any rank may change, for core/partial; null unless all regions are one memory. They
   // go with the transport.
   virtual SharedAtomics* words() { return nullptr; }
+  // The same among the peers that Shares says; null: there are no others.
+  virtual SharedAtomics* near_words() { return words(); }
 };
 
 }  // namespace covey

@@ -16,7 +16,8 @@
 // Gradient Descent", ICML 2018, arXiv:1710.06952. Released codes overwrite a model that an exchange
 // and an update change at once; here both count (gossip-P1).
 // Bytes per rank and step, on one host: 2 m read and 2 m written by a rank that begins, 2 m by
-// another one, and 2 m more when its model has been averaged meanwhile.
+// another one, and 2 m more when its model has been averaged meanwhile. Between hosts m each way,
+// by messages that no rank waits for (core/gossip/far_pairs.h).
 //
 // Worked example, 4 ranks, bipartite (hops 1, -1): the exchanges that ranks 0 and 2 begin are 0-1
 // 2-3, 0-3 2-1, 0-1 2-3, ..., each in its own time.

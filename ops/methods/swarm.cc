@@ -7,9 +7,10 @@
 // none is met more often than others. Batches are equally long, or geometrically distributed
 // about `local_steps`, each rank's by itself, as the paper's analysis has them.
 //
-// Neither form of an exchange waits, on one host: both models become the mean at once, by one word
-// each. A partner in the middle of its steps keeps them: X - B, its model less the model that it
-// handed in last, does not change. The forms differ in the model of the rank that begins:
+// Neither form of an exchange waits. On one host both models become the mean at once, by one word
+// each; between hosts by a difference, which each side adds when it comes. A partner in the middle
+// of its steps keeps them: X - B, its model less the model that it handed in last, does not change.
+// The forms differ in the model of the rank that begins:
 //   exchange=blocking     its model with the batch that is just over: X_i = X_j = (X_i + X_j) / 2.
 //                         In the paper both then wait until both batches are over.
 //   exchange=nonblocking  its model before that batch, as the partner's: the paper's copies Y,
@@ -46,10 +47,10 @@
 // the initiator's model alone, so that its sum is not kept, and looks at rank 0's model.
 // Bytes per rank and batch, on one host: blocking 2 m read and 2 m written by the rank that begins,
 // 2 m by the rank that is met, and 2 m more when its model has been averaged meanwhile; nonblocking
-// 3 m more for the rank that begins. Bytes that would travel between hosts (pair_bytes of
+// 3 m more for the rank that begins. Bytes that travel between hosts (pair_bytes of
 // covey_stats): m each way and exchange, with lattice@8 m/4 (1.016 bytes per element), and m more
 // for elements that were sent whole. On one host, where nothing travels, a codec saves nothing: it
-// costs four passes more, and gives the same results as elsewhere.
+// costs four passes more.
 //
 // Worked example, 4 ranks, H = local_steps = 3: after 3 steps of its own rank 0 meets, say, rank 2,
 // after 6 rank 3; after 9 it does not begin, and is met by rank 1.

@@ -6,8 +6,10 @@
 
 #include "core/agree/message.h"
 #include "core/base/config.h"
+#include "core/gossip/far_pairs.h"
 #include "core/replicated/channel_mux.h"
 #include "core/replicated/fragmenter.h"
+#include "core/replicated/private_atomics.h"
 #include "core/replicated/replica_message.h"
 #include "core/transport/mirrored.h"
 #include "tests/contract/fuzz/fuzz.h"
@@ -37,6 +39,48 @@ TEST_F(DecodersTest, ReplicaMessages) {
     ASSERT_TRUE(ReplicaMessage::Decode(written, &again));
     EXPECT_EQ(again.Encode(), written);
   });
+}
+
+// Offers and answers between hosts, without a codec and with one of each kind: what is taken moves
+// a model, what is not is counted.
+TEST_F(DecodersTest, MessagesOfPairs) {
+  const RoundSpan spans[] = {{DType::kF32, 40}, {DType::kF64, 3}};
+  const RoundLayout layout(spans, 64);
+  PairCodec alone;
+  ASSERT_TRUE(ParseCodec("bf16", &alone.alone).ok());
+  const PairCodec beside{.codec = FindReferenceCodec("lattice"), .values = {8}};
+  for (const PairCodec& codec : {PairCodec{}, alone, beside}) {
+    PairMemory memory(1, layout);
+    PrivateBlocks blocks;
+    memory.Map({blocks.Add(memory.BlockBytes())});
+    PrivateAtomics words;
+    Gossip gossip(0, &memory, &words, &BestKernels(), codec, Gossip::End::kElsewhere);
+    FarPairs pairs(0, 2, &gossip, &layout, &BestKernels(), codec);
+    const std::vector<float> floats(40);
+    const std::vector<double> doubles(3);
+    const void* const model[] = {floats.data(), doubles.data()};
+    gossip.Begin(model);
+    pairs.Begin();
+    const Bytes trains = pairs.TakeMessages()[0].bytes;
+    pairs.OnMessage(1, trains);
+    ASSERT_EQ(pairs.Offer(1), Gossip::Outcome::kDone);
+    const Bytes offer = pairs.TakeMessages()[0].bytes;
+    Bytes taken = FarMessage{.kind = FarMessage::Kind::kTaken, .number = 1, .body = {}}.Head();
+    taken.insert(taken.end(), offer.begin() + FarMessage::kHeadBytes, offer.end());
+    const Bytes declined =
+        FarMessage{.kind = FarMessage::Kind::kDeclined, .number = 1, .body = {}}.Head();
+    Run({trains, offer, taken, declined}, 20'000, [&](const Bytes& bytes) {
+      FarMessage read;
+      const bool is_message = FarMessage::Decode(bytes, &read);
+      const uint64_t before = pairs.counters().malformed;
+      pairs.OnMessage(1, bytes);
+      if (!is_message) {
+        EXPECT_EQ(pairs.counters().malformed, before + 1);
+      }
+      if (rng_.Percent(20)) static_cast<void>(pairs.Offer(1));
+      pairs.TakeMessages();
+    });
+  }
 }
 
 TEST_F(DecodersTest, Messages) {

@@ -99,6 +99,8 @@ class HostView final : public Transport {
   }
   bool IsLost(Rank peer) const override { return node_->IsLost(Of(peer)); }
 
+  SharedAtomics* words() override { return node_->words(); }
+
   uint32_t Ticket(Sleeper sleeper) override { return node_->Ticket(sleeper); }
   void SetParked(Sleeper sleeper) override { node_->SetParked(sleeper); }
   Sleeper Parked() const override { return node_->Parked(); }

@@ -11,6 +11,7 @@
 
 #include "core/base/check.h"
 #include "core/engine/trainer_pairs.h"
+#include "core/gossip/gossip_port.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/split_kernels.h"

@@ -1,0 +1,177 @@
+#include "core/gossip/far_pairs.h"
+
+#include <utility>
+
+#include "core/base/group_barrier.h"
+
+namespace covey {
+
+FarPairs::FarPairs(int32_t self, int32_t size, Gossip* gossip, const RoundLayout* layout,
+                   const Kernels* kernels, const PairCodec& codec)
+    : self_(self),
+      model_(gossip),
+      codec_(codec, layout, kernels, size),
+      members_(static_cast<size_t>(size)),
+      difference_(layout->length_bytes()) {}
+
+// ---- The trainer --------------------------------------------------------------------------------
+
+void FarPairs::Enter(uint64_t epoch, FarState state) {
+  epoch_ = epoch;
+  state_ = state;
+  for (int32_t i = 0; i < static_cast<int32_t>(members_.size()); ++i) {
+    Member& member = At(i);
+    // gossip-P13: an offer that is not written yet would outlast the finish of its rank.
+    member.is_due = false;
+    if (i != self_ && !member.is_lost)
+      Send(i, {.kind = Kind::kState, .state = state, .epoch = epoch, .body = {}});
+  }
+}
+
+void FarPairs::Finish() {
+  model_.HandIn();
+  Enter(epoch_, FarState::kFinished);
+}
+
+void FarPairs::TakeBack() {
+  model_.TakeBack();
+  Enter(epoch_, FarState::kTrains);
+}
+
+Gossip::Outcome FarPairs::Offer(int32_t partner) {
+  Member& member = At(partner);
+  if (member.IsGone() || member.state != FarState::kTrains || member.epoch != epoch_)
+    return Gossip::Outcome::kAbsent;
+  // gossip-P11: one offer to a partner: one that is stopped costs this rank one model.
+  if (member.is_due || member.is_open) return Gossip::Outcome::kBusy;
+  member.is_due = true;
+  return Gossip::Outcome::kDone;
+}
+
+std::vector<int32_t> FarPairs::Unsettled() const {
+  return MissingMembers(static_cast<int32_t>(members_.size()), [this](int32_t i) {
+    const Member& member = members_[static_cast<size_t>(i)];
+    const bool has_finished = member.state == FarState::kFinished && member.epoch == epoch_;
+    const bool is_through = i == self_ || member.IsGone() || has_finished || member.epoch > epoch_;
+    // gossip-P13: what is on its way would move a model that has been handed in.
+    return is_through && !member.is_open;
+  });
+}
+
+bool FarPairs::HaveAllLeft() const {
+  return MissingMembers(
+             static_cast<int32_t>(members_.size()),
+             [this](int32_t i) { return i == self_ || members_[static_cast<size_t>(i)].IsGone(); })
+      .empty();
+}
+
+// ---- The network --------------------------------------------------------------------------------
+
+bool FarPairs::IsSound(int32_t from, const FarMessage& message) const {
+  if (message.kind == Kind::kState) return message.body.empty();
+  const Member& member = members_[static_cast<size_t>(from)];
+  if (message.kind == Kind::kOffer) return true;
+  // gossip-P11: each answer is that of the open offer, and counts once.
+  return member.is_open && message.number == member.offers;
+}
+
+void FarPairs::OnMessage(int32_t from, std::span<const std::byte> bytes) {
+  FarMessage message;
+  if (!FarMessage::Decode(bytes, &message) || !IsSound(from, message)) {
+    ++counters_.malformed;
+    return;
+  }
+  Member& member = At(from);
+  switch (message.kind) {
+    case Kind::kState:
+      member.state = message.state;
+      member.epoch = message.epoch;
+      return;
+    case Kind::kOffer:
+      return OnOffer(from, message);
+    case Kind::kTaken:
+      return OnTaken(from, message);
+    case Kind::kDeclined:
+      ++counters_.declined;
+      member.is_open = false;
+  }
+}
+
+void FarPairs::OnOffer(int32_t from, const FarMessage& offer) {
+  const Member& member = At(from);
+  // gossip-P12: of two offers that cross, that of the lower member counts: both would leave each
+  // with the other's model.
+  const bool crosses = member.is_open && self_ < from;
+  // gossip-P13: the model of a rank that has finished is in the mean as it is.
+  if (state_ != FarState::kTrains || offer.epoch != epoch_ || crosses)
+    return Send(from, {.kind = Kind::kDeclined, .number = offer.number, .body = {}});
+  const FarMessage head{.kind = Kind::kTaken, .number = offer.number, .body = {}};
+  Bytes answer;
+  bool is_model = false;
+  model_.Read([&](const std::byte* own) {
+    answer = head.Head();
+    is_model = codec_.PutDifference(offer.body, own, DrawOf(from, self_, offer.number),
+                                    difference_.data(), &answer);
+  });
+  if (!is_model) {
+    ++counters_.malformed;
+    return;
+  }
+  // gossip-P11: what this rank adds is what the other subtracts, bit for bit.
+  model_.Add(difference_.data(), 1);
+  ++counters_.answered;
+  messages_.push_back({from, std::move(answer)});
+}
+
+void FarPairs::OnTaken(int32_t from, const FarMessage& answer) {
+  Member& member = At(from);
+  member.is_open = false;
+  if (state_ == FarState::kLeft) return;
+  if (!codec_.ReadDifference(answer.body, from, difference_.data())) {
+    ++counters_.malformed;
+    return;
+  }
+  // gossip-P11: the same bits that the partner has added.
+  model_.Add(difference_.data(), -1);
+  ++counters_.taken;
+}
+
+void FarPairs::OnLoss(int32_t member) {
+  Member& lost = At(member);
+  // gossip-P11: the difference of an offer that is not answered is lost with the partner's model.
+  counters_.lost += lost.is_open ? 1 : 0;
+  lost.is_due = lost.is_open = false;
+  lost.is_lost = true;
+}
+
+uint64_t FarPairs::DrawOf(int32_t from, int32_t to, uint64_t number) const {
+  const auto pair = static_cast<uint64_t>(from) * members_.size() + static_cast<uint64_t>(to);
+  return (pair << 40 ^ number) * 0x9e3779b97f4a7c15u;
+}
+
+void FarPairs::SendOffer(int32_t partner) {
+  Member& member = At(partner);
+  member.is_due = false;
+  member.is_open = true;
+  const FarMessage head{
+      .kind = Kind::kOffer, .epoch = epoch_, .number = ++member.offers, .body = {}};
+  Bytes offer;
+  model_.Read([&](const std::byte* own) {
+    offer = head.Head();
+    codec_.PutModel(own, partner, DrawOf(self_, partner, member.offers), &offer);
+  });
+  ++counters_.offers;
+  messages_.push_back({partner, std::move(offer)});
+}
+
+void FarPairs::Send(int32_t to, const FarMessage& message) {
+  messages_.push_back({to, message.Head()});
+}
+
+std::vector<EncodedMessage> FarPairs::TakeMessages() {
+  for (int32_t i = 0; i < static_cast<int32_t>(members_.size()); ++i)
+    if (At(i).is_due) SendOffer(i);
+  return std::exchange(messages_, {});
+}
+
+}  // namespace covey

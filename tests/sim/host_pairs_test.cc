@@ -1,0 +1,53 @@
+// Whatever ranks on several hosts stop, die or dawdle wherever, and however long messages take:
+// nothing that was learnt is lost, finish() leaves one model, and no step waits.
+//
+// Method: seeds of the simulator (tests/sim/simulator/host_pairs_simulation.h says what is
+// checked). SIM_SEED=N bazel run //tests:sim/host_pairs_test repeats one; SIM_BASE=N begins
+// elsewhere.
+#include <gtest/gtest.h>
+
+#include "tests/sim/simulator/host_pairs_simulation.h"
+#include "tests/sim/sweep.h"
+
+namespace covey {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kSeeds = 100;
+#else
+constexpr uint64_t kSeeds = 1000;
+#endif
+
+TEST(HostPairsTest, EverythingHolds) {
+  using V = HostPairsVerdict;
+  Sweep<V>(kSeeds, [](uint64_t seed) { return RunHostPairs(seed); },
+           {{"steps", &V::steps},
+            {"averages on a host", &V::near},
+            {"offers", &V::offers},
+            {"taken", &V::taken},
+            {"declined", &V::declined},
+            {"lost", &V::lost, 0},
+            {"stopped", &V::stopped},
+            {"stopped for ever", &V::gone},
+            {"killed", &V::killed},
+            {"waited in vain", &V::timeouts},
+            {"trained on then", &V::trained_on},
+            {"finished", &V::finished},
+            {"settled", &V::settled},
+            {"epochs of which all is known", &V::whole, 4}});
+}
+
+TEST(HostPairsTest, EverythingHoldsForUpTo16Ranks) {
+  for (int32_t ranks = 2; ranks <= 16 && !HasFailure(); ranks += ranks < 8 ? 1 : 4) {
+    const uint64_t seed = static_cast<uint64_t>(ranks) * 1000;
+    const HostPairsVerdict verdict = RunHostPairs(seed, ranks);
+    EXPECT_EQ(verdict.failure, "") << ranks << " ranks, seed " << seed << ": " << verdict.swarm;
+  }
+}
+
+TEST(HostPairsTest, ASeedGivesTheSameRunAgain) {
+  RunTwice<HostPairsVerdict>([](uint64_t seed) { return RunHostPairs(seed); });
+}
+
+}  // namespace
+}  // namespace covey

@@ -1,0 +1,330 @@
+#include "tests/sim/simulator/host_pairs_simulation.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/gossip/hosts_port.h"
+#include "core/replicated/fragmenter.h"
+#include "core/replicated/replica_port.h"
+#include "ops/transports/inproc.h"
+#include "tests/sim/simulator/fiber.h"
+#include "tests/sim/simulator/host_pairs_swarm.h"
+#include "tests/sim/simulator/mailed_transport.h"
+#include "tests/sim/simulator/split_kernels.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kMostResumes = 2'000'000;
+constexpr uint64_t kMostStops = 30;
+constexpr Time kLongestStep = 20 * kMicrosecond;
+constexpr Time kLongestStop = 3 * kMillisecond;
+constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
+constexpr size_t kRegionBytes = size_t{1} << 18;
+constexpr uint64_t kOffers = 1, kMeans = 2;  // channels
+constexpr size_t kElements = 12;
+constexpr double kNear = 1e-6;
+
+using Numbers = std::array<double, kElements>;
+
+class HostPairsSimulation final : public InprocWatcher {
+ public:
+  HostPairsSimulation(uint64_t seed, int32_t ranks);
+  HostPairsVerdict Run();
+
+  void OnPoint(Rank r) override { Point(ToInt(r)); }
+  void OnRing(Rank, bool) override {}
+
+ private:
+  enum class State : uint8_t { kRuns, kGone, kKilled };
+  struct Player {
+    Group group;
+    std::unique_ptr<Transport> transport;
+    std::unique_ptr<ChannelMux> channels;
+    std::unique_ptr<ReplicaPort> means;
+    std::unique_ptr<HostsPort> port;
+    std::unique_ptr<Fiber> fiber;
+    Numbers model{}, learnt{};
+    Time stopped_until = 0;
+    State state = State::kRuns;
+    bool has_given_up = false, has_ended = false;
+  };
+  // What ranks have at the end of an epoch.
+  struct Epoch {
+    std::vector<Numbers> models;
+    Numbers learnt{};  // by all of them, until each came to it
+  };
+
+  Player& At(int32_t rank) { return players_[static_cast<size_t>(rank)]; }
+  static std::array<void*, 1> SpansOf(Player* player) { return {player->model.data()}; }
+  void Open(int32_t rank);
+  void Point(int32_t rank) {
+    if (closing_ || rank != current_) return;
+    if (rng_.Below(1000) < swarm_.switch_permille) Yield(rank);
+  }
+  void Yield(int32_t rank) {
+    if (!closing_) At(rank).fiber->Yield();
+  }
+  void Pass(int32_t rank);
+  void Main(int32_t rank);
+  void Step(int32_t rank);
+  void EndEpoch(int32_t rank, uint64_t number);
+  void Check(const Epoch& epoch, bool is_settled);
+  void Strike();
+  void Fail(const std::string& what) {
+    if (failure_.empty()) failure_ = what;
+  }
+
+  Rng rng_;
+  HostPairsSwarm swarm_;
+  InprocNetwork network_;
+  std::vector<Player> players_;
+  std::vector<Epoch> epochs_;
+  int32_t current_ = -1;
+  bool closing_ = false;
+  std::string failure_;
+  HostPairsVerdict verdict_;
+};
+
+HostPairsSimulation::HostPairsSimulation(uint64_t seed, int32_t ranks)
+    : rng_(seed),
+      swarm_(&rng_, ranks),
+      network_({.size = swarm_.size,
+                .seed = seed,
+                .region_bytes = kRegionBytes,
+                .longest_delay = swarm_.longest_delay,
+                .refusal_percent = swarm_.refusal_percent,
+                .clog_percent = swarm_.longest_clog > 0 ? uint64_t{3} : 0,
+                .longest_clog = swarm_.longest_clog,
+                .longest_news_delay = kLongestStop,
+                .watcher = this}),
+      players_(static_cast<size_t>(swarm_.size)),
+      epochs_(swarm_.epochs) {
+  for (int32_t r = 0; r < swarm_.size; ++r) Open(r);
+  std::vector<uint64_t> places;
+  for (int32_t r = 0; r < swarm_.size; ++r) {
+    const HostsPort& port = *At(r).port;
+    places.push_back(port.HasBlock() ? At(r).transport->AllocShared(port.BlockBytes()) : 0);
+  }
+  for (int32_t r = 0; r < swarm_.size; ++r) {
+    Player& player = At(r);
+    player.means->Open({kMeans});
+    player.port->Open(places, kOffers, player.means.get());
+    player.means->Join(player.channels.get());
+    player.port->Join(player.channels.get());
+    player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
+  }
+}
+
+void HostPairsSimulation::Open(int32_t rank) {
+  Player& player = At(rank);
+  const Status opened =
+      OpenMailedTransport(&network_, Rank{rank}, swarm_.per_host,
+                          {.arena_bytes = kRegionBytes, .put_bytes = 64}, &player.transport);
+  CHECK(opened.ok(), opened.message().c_str());
+  player.channels = std::make_unique<ChannelMux>(player.transport.get());
+  for (int32_t r = 0; r < swarm_.size; ++r) player.group.members.push_back(Rank{r});
+  player.group.my_index = GroupIndex{rank};
+  const RoundSpan span{DType::kF64, kElements};
+  const PairsPort::Bundle bundle{.name = "simulated",
+                                 .layout = RoundLayout({&span, 1}, 64),
+                                 .self = rank,
+                                 .rule = swarm_.rule,
+                                 .max_wait = swarm_.max_wait,
+                                 .kernels = &SplitKernels()};
+  // A rank that waits carries messages, and lets others run.
+  const ChannelDriver driver{
+      .drive =
+          [this, rank](const std::atomic<bool>& ended, Time deadline) {
+            while (!ended && !closing_ && network_.clock().Now() < deadline) {
+              Pass(rank);
+              Yield(rank);
+            }
+            return ended.load();
+          },
+      .kick = [] {},
+      .clock = &network_.clock()};
+  player.means = std::make_unique<ReplicaPort>(HostsPort::RoundsOf(bundle, swarm_.size),
+                                               &player.group, driver);
+  player.port = std::make_unique<HostsPort>(bundle, &player.group, player.transport.get(), driver);
+}
+
+// ---- Inside a fiber -----------------------------------------------------------------------------
+
+// What the thread that drives a runtime does.
+void HostPairsSimulation::Pass(int32_t rank) {
+  Player& player = At(rank);
+  const Time now = network_.clock().Now();
+  Rank from = kNoRank;
+  Bytes frame;
+  while (!closing_ && player.transport->TryReceive(&from, &frame))
+    if (Fragmenter::IsFrame(frame) && !player.channels->OnFrame(from, std::move(frame), now))
+      Fail("4: rank " + std::to_string(rank) + " refuses a frame");
+  if (closing_) return;
+  for (const PeerLoss& loss : player.transport->PollPeers()) player.channels->OnLoss(loss.rank);
+  bool moved = false;
+  player.channels->Advance(now, &moved);
+}
+
+void HostPairsSimulation::Main(int32_t rank) {
+  Player& player = At(rank);
+  const void* const model[] = {player.model.data()};
+  player.port->Begin(model);
+  for (uint64_t epoch = 0; epoch < swarm_.epochs && !closing_; ++epoch) {
+    for (uint64_t step = 0; step < swarm_.steps && !closing_; ++step) Step(rank);
+    if (!closing_ && !player.has_given_up) EndEpoch(rank, epoch);
+  }
+  if (closing_) return;
+  player.has_ended = true;
+  player.port->Close();
+  player.means->Close();
+  // Its process lives on: others may need its vote.
+  while (!closing_) {
+    Pass(rank);
+    Yield(rank);
+  }
+}
+
+void HostPairsSimulation::Step(int32_t rank) {
+  Player& player = At(rank);
+  const auto by = static_cast<double>(rng_.Below(1000));
+  for (size_t i = 0; i < kElements; ++i) {
+    player.model[i] += by + static_cast<double>(i);
+    player.learnt[i] += by + static_cast<double>(i);
+  }
+  ++verdict_.steps;
+  const int32_t yields = static_cast<int32_t>(rng_.Below(6));
+  for (int32_t i = 0; i < yields && !closing_; ++i) {
+    Pass(rank);
+    Yield(rank);
+  }
+  if (!closing_) player.port->Step(SpansOf(&player));
+}
+
+void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
+  Player& player = At(rank);
+  const bool settles = (swarm_.settles >> number & 1) != 0;
+  for (;;) {
+    const Time until = network_.clock().Now() + kSlice;
+    const std::array<void*, 1> spans = SpansOf(&player);
+    const Status status =
+        settles ? player.port->Settle(spans, until) : player.port->Finish(spans, until);
+    if (closing_) return;
+    if (status.ok()) break;
+    if (status.code() == StatusCode::kTimeout && status.peer() == kNoRank) continue;
+    ++verdict_.timeouts;
+    if (status.code() != StatusCode::kTimeout)
+      return Fail("3: an epoch ends with " + status.message());
+    // One that has stopped for ever never comes.
+    if (verdict_.gone > 0 && rng_.Percent(30)) {
+      player.has_given_up = true;
+      return;
+    }
+    if (rng_.Percent(swarm_.trains_on_percent)) {
+      ++verdict_.trained_on;
+      Step(rank);
+    }
+  }
+  ++(settles ? verdict_.settled : verdict_.finished);
+  Epoch& epoch = epochs_[number];
+  if (!settles && verdict_.trained_on == 0 && !epoch.models.empty() &&
+      player.model != epoch.models[0])
+    Fail("1: finish() leaves two models");
+  epoch.models.push_back(player.model);
+  for (size_t i = 0; i < kElements; ++i) epoch.learnt[i] += player.learnt[i];
+  if (epoch.models.size() == players_.size()) Check(epoch, settles);
+}
+
+void HostPairsSimulation::Check(const Epoch& epoch, bool is_settled) {
+  // A rank that trains on while the others meet has work that is in no mean yet.
+  if (verdict_.killed > 0 || verdict_.gone > 0 || verdict_.trained_on > 0) return;
+  ++verdict_.whole;
+  Numbers sum{};
+  for (const Numbers& model : epoch.models)
+    for (size_t i = 0; i < kElements; ++i) sum[i] += model[i];
+  for (size_t i = 0; i < kElements; ++i)
+    if (std::abs(sum[i] - epoch.learnt[i]) > kNear * (1 + std::abs(epoch.learnt[i])))
+      Fail(std::string(is_settled ? "2" : "1") + ": the models' sum is " + std::to_string(sum[i]) +
+           ", and what was learnt " + std::to_string(epoch.learnt[i]));
+}
+
+// ---- Outside ------------------------------------------------------------------------------------
+
+// Stops or kills a rank, wherever it is.
+void HostPairsSimulation::Strike() {
+  const size_t victim = rng_.Below(players_.size());
+  Player& player = players_[victim];
+  if (player.state != State::kRuns) return;
+  if (rng_.Below(1000) < swarm_.stops_permille && verdict_.stopped < kMostStops) {
+    ++verdict_.stopped;
+    player.stopped_until =
+        network_.clock().Now() + static_cast<Time>(rng_.Below(uint64_t{kLongestStop}));
+  }
+  const auto run = std::count_if(players_.begin(), players_.end(),
+                                 [](const Player& p) { return p.state == State::kRuns; });
+  if (run == 1 || rng_.Below(10'000) > 20) return;
+  if (verdict_.gone < swarm_.most_gone) {
+    ++verdict_.gone;
+    player.state = State::kGone;
+  } else if (verdict_.killed < swarm_.most_killed) {
+    ++verdict_.killed;
+    player.state = State::kKilled;
+    network_.Kill(Rank{static_cast<int32_t>(victim)}, "killed");
+  }
+}
+
+HostPairsVerdict HostPairsSimulation::Run() {
+  OnWorkDo([this] { Point(current_); });
+  uint64_t resumes = 0;
+  const auto has_ended = [](const Player& player) {
+    return player.state != State::kRuns || player.has_ended;
+  };
+  for (; resumes < kMostResumes && failure_.empty(); ++resumes) {
+    if (std::all_of(players_.begin(), players_.end(), has_ended)) break;
+    Strike();
+    network_.clock().Advance(static_cast<Time>(rng_.Below(uint64_t{kLongestStep})));
+    const size_t r = rng_.Below(players_.size());
+    Player& player = players_[r];
+    const bool is_slow = (swarm_.slow_ranks >> r & 1) != 0 && !rng_.Percent(5);
+    if (player.state != State::kRuns || is_slow) continue;
+    if (player.stopped_until > network_.clock().Now()) continue;
+    current_ = static_cast<int32_t>(r);
+    player.fiber->Resume();
+    current_ = -1;
+  }
+  if (resumes == kMostResumes) Fail("3: training does not come to its end");
+  // Calls of ranks that were killed must be run to their end, or their stacks would leak, and their
+  // ports stay locked.
+  closing_ = true;
+  for (Player& player : players_)
+    while (!player.fiber->done()) player.fiber->Resume();
+  OnWorkDo(nullptr);
+  for (Player& player : players_) {
+    const FarPairs::Counters far = player.port->far_counters();
+    verdict_.near += player.port->counters().exchanges;
+    verdict_.offers += far.offers;
+    verdict_.taken += far.taken;
+    verdict_.declined += far.declined;
+    verdict_.lost += far.lost;
+    if (far.malformed > 0) Fail("4: a message is refused");
+    for (const double one : player.model)
+      verdict_.hash = verdict_.hash * 31 + static_cast<uint64_t>(static_cast<int64_t>(one));
+  }
+  verdict_.failure = failure_;
+  verdict_.swarm = swarm_.ToString();
+  verdict_.hash += resumes;
+  return verdict_;
+}
+
+}  // namespace
+
+HostPairsVerdict RunHostPairs(uint64_t seed, int32_t ranks) {
+  return HostPairsSimulation(seed, ranks).Run();
+}
+
+}  // namespace covey

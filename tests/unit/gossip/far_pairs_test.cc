@@ -1,0 +1,238 @@
+// Goal: two models on different hosts become their mean by a difference that one side adds and the
+// other subtracts, whatever happens to both meanwhile; crossing, late, repeated and malformed
+// messages, losses and epochs move no sum.
+// Method: ranks on hosts of their own, whose messages the test delivers; models of whole numbers.
+#include "core/gossip/far_pairs.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/gossip/far_ranks.h"
+
+namespace covey {
+namespace {
+
+using Outcome = Gossip::Outcome;
+
+TEST(FarPairsTest, TwoModelsBecomeTheirMean) {
+  Ranks ranks = Begun({8, 2});
+  ranks.Average(0, 1);
+  for (const int32_t r : {0, 1}) {
+    EXPECT_EQ(ranks.number(r), 5);
+    EXPECT_EQ(ranks.floats(r), std::vector<float>(kFloats, 5));
+  }
+  EXPECT_EQ(ranks.far(0).counters().taken, 1u);
+  EXPECT_EQ(ranks.far(1).counters().answered, 1u);
+}
+
+// What both learn while the offer and its answer are on their way stays, and base and progress of
+// their trainers with it.
+TEST(FarPairsTest, WhatHappensMeanwhileStays) {
+  Ranks ranks = Begun({8, 2});
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  ranks.Send(0);
+  ranks.Learn(0, 100);
+  ranks.Learn(1, 10);
+  EXPECT_TRUE(ranks.Deliver(0, 1));
+  EXPECT_EQ(ranks.number(1), 12 + (8.0 - 12) / 2);
+  ranks.Send(1);
+  ranks.Learn(1, 1000);
+  ranks.Learn(0, 100);
+  EXPECT_TRUE(ranks.Deliver(1, 0));
+  ranks.Learn(0, 0);
+  EXPECT_EQ(ranks.number(0), 208 + 2);
+  EXPECT_EQ(ranks.number(1), 1010);
+  EXPECT_EQ(ranks.Sum(), 8 + 2 + 100 + 10 + 1000 + 100);
+}
+
+// Both take the other's would leave each with the other's model.
+TEST(FarPairsTest, OfTwoOffersThatCrossOneCounts) {
+  Ranks ranks = Begun({8, 2});
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  EXPECT_EQ(ranks.far(1).Offer(0), Outcome::kDone);
+  ranks.Send(0);
+  ranks.Send(1);
+  ranks.DeliverAll();
+  EXPECT_EQ(ranks.number(0), 5);
+  EXPECT_EQ(ranks.number(1), 5);
+  EXPECT_EQ(ranks.far(0).counters().taken, 1u);
+  EXPECT_EQ(ranks.far(1).counters().declined, 1u);
+}
+
+TEST(FarPairsTest, APartnerHasOneOfferAtATime) {
+  Ranks ranks = Begun({8, 2, 4});
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kBusy);  // due
+  ranks.Send(0);
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kBusy);  // open
+  ranks.Average(0, 2);                               // rank 1 holds up no other
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  EXPECT_EQ(ranks.Sum(), 14);
+}
+
+TEST(FarPairsTest, ARankThatHasFinishedTakesNoOffer) {
+  Ranks ranks = Begun({8, 2});
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  ranks.Send(0);
+  ranks.far(1).Finish();
+  EXPECT_EQ(ranks.far(0).Unsettled(), std::vector<int32_t>{1});
+  EXPECT_TRUE(ranks.Deliver(0, 1));
+  EXPECT_EQ(ranks.number(1), 2);
+  ranks.DeliverAll();
+  EXPECT_EQ(ranks.number(0), 8);
+  EXPECT_EQ(ranks.far(0).counters().declined, 1u);
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kAbsent);  // it has been told
+  EXPECT_TRUE(ranks.far(0).Unsettled().empty());
+  ranks.far(1).TakeBack();
+  ranks.DeliverAll();
+  ranks.Average(0, 1);
+  EXPECT_EQ(ranks.number(0), 5);
+}
+
+// Its partner has finished, and trains on after all, when the offer comes.
+TEST(FarPairsTest, ARankWithAnOpenOfferIsNotSettled) {
+  Ranks ranks = Begun({8, 2});
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  ranks.Send(0);
+  ranks.far(1).Finish();
+  ranks.Send(1);
+  ranks.far(0).Finish();
+  EXPECT_TRUE(ranks.Deliver(1, 0));
+  EXPECT_EQ(ranks.far(0).Unsettled(), std::vector<int32_t>{1});
+  ranks.far(1).TakeBack();
+  EXPECT_TRUE(ranks.Deliver(0, 1));
+  ranks.far(1).Finish();
+  ranks.DeliverAll();
+  EXPECT_TRUE(ranks.far(0).Unsettled().empty());
+  EXPECT_EQ(ranks.number(0), 5);
+  EXPECT_EQ(ranks.number(1), 5);
+}
+
+// Calls back once, after a word was read.
+class Interleaved final : public SharedAtomics {
+ public:
+  uint64_t Load(const uint64_t* word) override {
+    const uint64_t value = *word;
+    if (word == after) std::exchange(call, [] {})();
+    return value;
+  }
+  void Store(uint64_t* word, uint64_t value) override { *word = value; }
+  bool CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) override {
+    if (*word != expected) return false;
+    *word = desired;
+    return true;
+  }
+  uint32_t Ticket(const uint64_t*) override { return 0; }
+  void Sleep(uint64_t*, uint32_t, Time) override {}
+  void Ring(uint64_t*) override {}
+
+  const uint64_t* after = nullptr;
+  std::function<void()> call = [] {};
+};
+
+// Two ranks of one host.
+TEST(FarPairsTest, WhatIsHandedInIsNotAveragedOnItsHost) {
+  const RoundSpan span{DType::kF64, 1};
+  PairMemory memory(2, RoundLayout({&span, 1}, 64));
+  PrivateBlocks blocks;
+  memory.Map({blocks.Add(memory.BlockBytes()), blocks.Add(memory.BlockBytes())});
+  Interleaved words;
+  Gossip one(0, &memory, &words, &BestKernels(), {}, Gossip::End::kElsewhere);
+  Gossip other(1, &memory, &words, &BestKernels(), {}, Gossip::End::kElsewhere);
+  double models[] = {8, 2};
+  const void* first[] = {&models[0]};
+  const void* second[] = {&models[1]};
+  one.Begin(first);
+  other.Begin(second);
+  FarAccess access(&other);
+  access.HandIn();
+  void* span_of_one[] = {&models[0]};
+  EXPECT_EQ(one.Exchange(1, span_of_one), Outcome::kAbsent);
+  access.TakeBack();
+  EXPECT_EQ(one.Exchange(1, span_of_one), Outcome::kDone);
+  EXPECT_EQ(models[0], 5);
+  // An exchange that has found the other to be training when that hands its model in.
+  words.after = memory.MemberAt(1);
+  words.call = [&] { access.HandIn(); };
+  EXPECT_EQ(one.Exchange(1, span_of_one), Outcome::kBusy);
+}
+
+TEST(FarPairsTest, AnOfferOfAnotherEpochIsDeclined) {
+  Ranks ranks = Begun({8, 2});
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  ranks.Send(0);
+  ranks.far(1).GoOn();
+  EXPECT_TRUE(ranks.Deliver(0, 1));
+  ranks.DeliverAll();
+  EXPECT_EQ(ranks.number(1), 2);
+  EXPECT_EQ(ranks.number(0), 8);
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kAbsent);
+  ranks.far(0).GoOn();
+  ranks.DeliverAll();
+  ranks.Average(0, 1);
+  EXPECT_EQ(ranks.number(0), 5);
+}
+
+TEST(FarPairsTest, ALostPartnerIsWaitedForNoMore) {
+  Ranks ranks = Begun({8, 2, 4});
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  ranks.Send(0);
+  ranks.far(0).Finish();
+  EXPECT_EQ(ranks.far(0).Unsettled(), (std::vector<int32_t>{1, 2}));
+  ranks.far(0).OnLoss(1);
+  EXPECT_EQ(ranks.far(0).Unsettled(), std::vector<int32_t>{2});
+  EXPECT_EQ(ranks.far(0).counters().lost, 1u);
+  ranks.far(0).TakeBack();
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kAbsent);
+  EXPECT_EQ(ranks.number(0), 8);
+}
+
+TEST(FarPairsTest, ARankThatHasLeftIsAbsent) {
+  Ranks ranks = Begun({8, 2});
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  ranks.Send(0);
+  EXPECT_TRUE(ranks.Deliver(0, 1));
+  ranks.far(0).Leave();
+  ranks.DeliverAll();  // with an answer, which moves nothing any more
+  EXPECT_EQ(ranks.number(0), 8);
+  EXPECT_EQ(ranks.far(1).Offer(0), Outcome::kAbsent);
+  EXPECT_TRUE(ranks.far(1).HaveAllLeft());
+  EXPECT_FALSE(ranks.far(0).HaveAllLeft());
+}
+
+TEST(FarPairsTest, WhatIsMalformedOrComesAgainMovesNothing) {
+  Ranks ranks = Begun({8, 2});
+  ranks.Average(0, 1);
+  const Bytes answer = ranks.last();
+  FarMessage read;
+  ASSERT_TRUE(FarMessage::Decode(answer, &read));
+  ASSERT_EQ(read.kind, FarMessage::Kind::kTaken);
+  ranks.far(0).OnMessage(1, answer);  // again
+  EXPECT_EQ(ranks.far(0).counters().malformed, 1u);
+  EXPECT_EQ(ranks.number(0), 5);
+  // Answers to an offer that is open: of another number, too short, too long.
+  ranks.Learn(0, 8);
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  ranks.far(0).TakeMessages();
+  ranks.far(0).OnMessage(1, answer);
+  Bytes other = FarMessage{.kind = FarMessage::Kind::kTaken, .number = 2, .body = {}}.Head();
+  other.insert(other.end(), answer.begin() + FarMessage::kHeadBytes, answer.end() - 8);
+  ranks.far(0).OnMessage(1, other);
+  EXPECT_EQ(ranks.far(0).counters().malformed, 3u);
+  EXPECT_EQ(ranks.number(0), 13);
+  // Offers.
+  Bytes offer = FarMessage{.kind = FarMessage::Kind::kOffer, .number = 3, .body = {}}.Head();
+  offer.resize(answer.size() + 8);
+  ranks.far(1).OnMessage(0, offer);
+  offer.resize(answer.size() - 8);
+  ranks.far(1).OnMessage(0, offer);
+  ranks.far(1).OnMessage(0, Bytes(3));
+  EXPECT_EQ(ranks.far(1).counters().malformed, 3u);
+  EXPECT_EQ(ranks.number(1), 5);
+}
+
+}  // namespace
+}  // namespace covey
