@@ -170,7 +170,7 @@ class SingleTest(unittest.TestCase):
                 call()
         self.assertEqual(hvd.allreduce(ones, average=False).tolist(), [1.0, 1.0])
         with self.assertRaisesRegex(AttributeError, "not available"):
-            hvd.SyncBatchNorm  # pylint: disable=pointless-statement
+            hvd.elastic  # pylint: disable=pointless-statement
         self.assertFalse(hasattr(hvd, "nonsense"))
         for module in (hvd, covey, covey.numpy):
             with self.assertRaisesRegex(AttributeError, r"did you mean allreduce\?"):

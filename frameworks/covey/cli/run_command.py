@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional
 
+from covey import as_horovod
 from covey.cli import host_options
 from covey.cli.horovod import REFUSED
 from covey.cli.parser import Parser, package_version, split_command
@@ -139,6 +140,11 @@ def _describe(parser: argparse.ArgumentParser) -> None:
 
 def _describe_horovods(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("as horovodrun spells it").add_argument
+    add(
+        "--as-horovod",
+        action="store_true",
+        help="the command's imports still say horovod: they get Covey",
+    )
     add("--output-filename", dest="output_dir", metavar="DIR", help="the same as --output-dir")
     add("--timeline-filename", metavar="FILE", help="--timeline into FILE without its .json")
     add("--disable-cache", action="store_true", help="without effect: nothing is cached")
@@ -278,6 +284,8 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings["COVEY_SUMMARY"] = "always"
     if arguments.check_nan:
         settings["COVEY_CHECK_NAN"] = "1"
+    if arguments.as_horovod:
+        settings[as_horovod.VARIABLE] = "1"
     if arguments.inject is not None:
         settings["COVEY_INJECT"] = arguments.inject
     plan = host_options.plan_of(arguments, hosts, size)

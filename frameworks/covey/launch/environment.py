@@ -9,6 +9,7 @@ import itertools
 import os
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from covey import as_horovod
 from covey.launch.hosts import Place
 from covey.launch.spec import JobSpec, LaunchError
 
@@ -118,6 +119,7 @@ def rank_environment(
             env.setdefault(name, str(threads_per_rank(place.local_size)))
     env.setdefault("PYTHONUNBUFFERED", "1")
     env.update(spec.settings_env)
+    as_horovod.take_part(env)
     for name in OF_LAUNCHERS:
         env.pop(name, None)
     env["COVEY_RANK"], env["COVEY_SIZE"] = str(place.rank), str(place.size)

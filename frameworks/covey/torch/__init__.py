@@ -48,6 +48,7 @@ from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.torch.optimizer import DistributedOptimizer
 from covey.torch.replicas import check_replicas
 from covey.torch.sparse import sparse_allreduce_async
+from covey.torch.sync_batch_norm import SyncBatchNorm
 from covey.torch.tensors import FRAMEWORK, code_of_dtype  # noqa: F401  # For covey.memory.
 from covey.torch.view import Consensus, consensus
 
@@ -66,6 +67,7 @@ __all__ = [
     "Min",
     "Product",
     "Sum",
+    "SyncBatchNorm",
     "allgather_object",
     "broadcast_object",
     "broadcast_optimizer_state",
@@ -94,7 +96,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name, "SyncBatchNorm", "elastic")
+    raise absent(__name__, name, "elastic")
 
 
 def __dir__() -> List[str]:

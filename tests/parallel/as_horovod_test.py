@@ -1,0 +1,99 @@
+"""`coveyrun --as-horovod`: scripts written for Horovod run without a change.
+
+Method: jobs run such scripts. What horovod means is Covey's own modules, so a class compared by
+``isinstance`` is the same by both names.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import unittest
+
+from harness import TENSORFLOW, WHY_NO_TENSORFLOW, preload, run_launcher, with_operations
+
+preload("torch")
+
+SCRIPT = """
+import torch
+import horovod
+import horovod.torch as hvd
+from horovod.torch.compression import Compression
+from horovod.torch.mpi_ops import allreduce, rank
+from horovod.common.exceptions import HorovodInternalError
+import covey.torch
+
+hvd.init()
+torch.manual_seed(1)
+net = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1 * hvd.size())
+optimizer = hvd.DistributedOptimizer(
+    optimizer, named_parameters=net.named_parameters(), compression=Compression.none)
+hvd.broadcast_parameters(net.state_dict(), root_rank=0)
+hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+for step in range(3):
+    optimizer.zero_grad()
+    net(torch.ones(4, 3) * (hvd.rank() + 1)).square().mean().backward()
+    optimizer.step()
+assert hvd is covey.torch and Compression is hvd.Compression
+assert issubclass(HorovodInternalError, RuntimeError)
+assert hvd.__spec__.name == "covey.torch" and horovod.__version__
+optimizer.finish()
+same = hvd.allgather(net.weight.detach())
+assert torch.equal(same[0], same[-1])
+print("sum", allreduce(torch.ones(1) * rank(), average=False).item())
+try:
+    import horovod.spark
+except ModuleNotFoundError as error:
+    print(error)
+"""
+KERAS = """
+import horovod.tensorflow as tf_hvd
+import horovod.tensorflow.keras as hvd
+import horovod.keras
+import keras, numpy as np
+hvd.init()
+model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+model.fit(np.ones((8, 2)), np.ones((8, 1)), epochs=1, verbose=0,
+          callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+print("size", tf_hvd.size())
+"""
+
+
+class AsHorovodTest(unittest.TestCase):
+    def run_script(self, text: str, *options: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "script.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            arguments = ["-np", "2", *options, sys.executable, path]
+            code, out, errors = run_launcher(arguments, env=with_operations())
+        said = "\n".join(out + errors)
+        self.assertEqual(code, 0, said)
+        return said
+
+    def test_a_script_for_torch(self) -> None:
+        for options in ((), ("--method", "eager")):
+            said = self.run_script(SCRIPT, "--as-horovod", *options)
+            self.assertEqual(said.count("sum 1.0"), 2, said)
+            self.assertIn("has no horovod.spark", said)
+
+    @unittest.skipUnless(TENSORFLOW, WHY_NO_TENSORFLOW)
+    def test_a_script_for_keras(self) -> None:
+        said = self.run_script(KERAS, "--as-horovod")
+        self.assertEqual(said.count("size 2"), 2, said)
+
+    def test_the_ranks_see_no_variable_of_it(self) -> None:
+        said = self.run_script(
+            "import os; print([n for n in os.environ if 'AS_HOROVOD' in n], "
+            "os.environ['PYTHONPATH'].split(':')[0])",
+            "--as-horovod",
+        )
+        self.assertEqual(said.count("[] "), 2, said)
+        self.assertIn("covey/as_horovod", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
