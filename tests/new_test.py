@@ -24,6 +24,7 @@ _NEEDED = {
         "core/method/method_codec.cc",
         "core/method/method_text.cc",
         "core/method/value_syntax.cc",
+        "core/plan/host_rounds.cc",
         "core/plan/topology.cc",
     ],
 }

@@ -115,14 +115,17 @@ void PutReduced(Contributor who, const ProgramOp& op, size_t elem, std::byte* to
 }
 
 // How far from what is exact an element may be: every contribution by the codec's bound (codec-D3),
-// and the sums by what float32 rounds.
-double LargestError(const Spec& spec, size_t members) {
+// and the sums by what float32 rounds. Between more than two hosts the sum of all is encoded once
+// more, by a bound that is no larger than that of all contributions (codec-D4).
+double LargestError(const Spec& spec, size_t members, size_t hosts) {
   if (spec.codec.empty()) return 0;
   ChosenCodec chosen;
   CHECK(ParseCodec(spec.codec, &chosen).ok(), "the program draws a codec there is not");
   const double average = spec.average ? 1.0 / static_cast<double>(members) : 1.0;
   const double of_one = chosen.codec->bound(chosen.values, double{kLargestCoded}) + 1e-3;
-  return of_one * static_cast<double>(members) * spec.prescale * spec.postscale * average;
+  const double encodings = hosts > 2 ? 2 : 1;
+  const double of_all = of_one * static_cast<double>(members) * encodings;
+  return of_all * spec.prescale * spec.postscale * average;
 }
 
 }  // namespace
@@ -169,7 +172,7 @@ Payload::Payload(const Contributor& who, const ProgramOp& op, Where where, bool 
                  Transport* transport)
     : spec_(op.SpecOf(who.index)),
       rows_(op.rows[who.index]),
-      largest_error_(LargestError(spec_, who.size)),
+      largest_error_(LargestError(spec_, who.size, who.hosts)),
       gets_(Gets(spec_.kind, Rank{spec_.root} == transport->rank())),
       in_place_(in_place && !Gathers(spec_.kind) && spec_.kind != Kind::kReducescatter) {
   if (spec_.kind == Kind::kAlltoall) TakeSplits(who, op);

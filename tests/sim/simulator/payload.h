@@ -24,6 +24,7 @@ struct Contributor {
   size_t op = 0;
   size_t index = 0;
   size_t size = 1;
+  size_t hosts = 1;  // on which the members lie
 };
 
 // The result that operation `op` must give on all ranks: all tensors end to end; allgather: all
