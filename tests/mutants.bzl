@@ -10,6 +10,7 @@ load(
     "NATIVE_UNMUTATED",
     "UNMUTATED",
 )
+load(":mutants_seeds.bzl", "KNOWN")
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
 # that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "host_pairs", "windows",
@@ -227,36 +228,6 @@ _MUTANTS = {
     "window_taken_while_it_changes": (["core/transport/seqlock.cc"], "windows"),
 }
 
-# Seeds that have caught a rare one, which are tried first; all are if they do not any more.
-_KNOWN = {
-    "communicator_judged_by_what_was_seen_before": "271",
-    "communicator_some_are_ready": "614",
-    "f2_peers_reach_what_has_not_come": "98",
-    "f2_steps_run_ahead_of_the_input": "53",
-    "n6_nobody_is_awaited": "66",
-    "n8_begins_while_frozen": "705",
-    "n11_aborts_what_does_not_wait": "114",
-    "n11_ends_while_peers_write": "138",
-    "p3_initiator_is_waited_for": "42",
-    "p4_aborted_word_comes_again": "8102, 9749",
-    "p5_ends_as_seen_before": "247",
-    "p5_finished_is_dead": "1224",
-    "train_earlier_meeting_counts": "11686, 12209",
-    "train_part_ends_without_the_others": "47129, 49394",
-    "w2_looks_before_it_replaces": "194",
-    "w2_owner_does_not_say_that_it_was_taken": "447",
-    "w5_slot_seen_once": "1660",
-    "w7_flushed_with_less_than_is_known": "380",
-    "w7_leaves_without_a_message": "602",
-    "w7_what_it_accepted_is_what_they_took": "2570",
-    "w10_held_without_a_second_look": "1760",
-    "w10_one_runs_ahead_alone": "3295",
-    "w10_snapshot_not_retracted": "1013",
-    "w10_retracted_is_not_asked_for_again": "1599",
-    "w11_flushed_before_its_empty_have_come": "4236",
-    "w12_offered_again_counts_twice": "355",
-}
-
 def mutant_tests(folder, **kwargs):
     """A test with a case for each mutant, which passes when a seed fails.
 
@@ -264,7 +235,7 @@ def mutant_tests(folder, **kwargs):
     changes (mutate.py). It stands before the library that holds the original, which the linker then
     leaves out.
     """
-    rows = ["%s=%s=%s" % (name, focus, _KNOWN.get(name, "").replace(" ", ""))
+    rows = ["%s=%s=%s" % (name, focus, KNOWN.get(name, "").replace(" ", ""))
             for name, (_, focus) in _MUTANTS.items()]
     native.cc_test(
         name = folder + "_test",

@@ -22,7 +22,8 @@ class SyncBatchNorm(_BatchNorm):
     In evaluation, and with one rank, no rank waits for another.
 
     Args:
-        num_features: C of an input [N, C] or [N, C, ...], which is on the CPU or on CUDA (tried on an NVIDIA H200).
+        num_features: C of an input [N, C] or [N, C, ...], which is on the CPU or on CUDA (tried on
+            an NVIDIA H200).
         eps, momentum, affine, track_running_stats, device, dtype: as ``torch.nn.BatchNorm1d``.
 
     Raises:

@@ -3,6 +3,7 @@
 #include "tests/sim/simulator/mailed_transport.h"
 
 #include <algorithm>
+#include <set>
 
 namespace covey {
 
@@ -144,11 +145,9 @@ void SimRank::Submit(size_t number) {
   const auto where = job_->swarm.mirrored || draw % 100 < 50 ? Payload::Where::kHeap
                      : draw % 100 < 90                       ? Payload::Where::kArena
                                                              : Payload::Where::kArenaAskew;
-  std::vector<int32_t> hosts;
+  std::set<int32_t> hosts;
   for (const int32_t rank : members)
-    hosts.push_back(job_->swarm.mirrored ? rank / job_->swarm.per_host : 0);
-  std::sort(hosts.begin(), hosts.end());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+    hosts.insert(job_->swarm.mirrored ? rank / job_->swarm.per_host : 0);
   const Contributor who{job_->seed, number, static_cast<size_t>(index), members.size(),
                         hosts.size()};
   tickets_.push_back(std::unique_ptr<Ticket>(new Ticket{
