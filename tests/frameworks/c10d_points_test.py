@@ -5,6 +5,7 @@ Method: three ranks. Ranks that come late do so when the test has seen what the 
 
 from __future__ import annotations
 
+import threading
 import unittest
 from datetime import timedelta
 from typing import Any, List
@@ -33,6 +34,8 @@ def end() -> None:
     works.clear()
     received.clear()
     dist.destroy_process_group()
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("covey-c10d")]
+    assert not left, left
 
 
 def ring() -> None:

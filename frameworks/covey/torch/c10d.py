@@ -101,6 +101,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
     def shutdown(self) -> None:
         """Waits for the collectives in flight, and for the callbacks of futures."""
         self._in_flight.close()
+        self._points.close()
 
     def abort(self) -> None:
         """Nobody waits for operations in flight any more, and their futures do not end."""

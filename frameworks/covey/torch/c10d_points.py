@@ -76,23 +76,36 @@ class Announcer:
     def __init__(self) -> None:
         self._sends: Deque[Tuple[CoveyWork, Callable[[], bool]]] = deque()
         self._news = threading.Event()
+        self._closed = threading.Event()
         self._thread: Optional[threading.Thread] = None
 
     def add(self, work: CoveyWork, announce: Callable[[], bool]) -> None:
         """``announce`` is called until it says true, unless the send ends before."""
         self._sends.append((work, announce))
         if self._thread is None:
-            run = functools.partial(_announce, self._sends, self._news)
+            run = functools.partial(_announce, self._sends, self._news, self._closed)
             self._thread = threading.Thread(target=run, name="covey-c10d-sends", daemon=True)
             self._thread.start()
         if not self._news.is_set():
             self._news.set()
 
+    def close(self) -> None:
+        """Ends the thread. Sends that have not ended are announced no more."""
+        if self._thread is not None:
+            self._closed.set()
+            self._news.set()
+            self._thread.join()
 
-def _announce(sends: Deque[Tuple[CoveyWork, Callable[[], bool]]], news: threading.Event) -> None:
+
+def _announce(
+    sends: Deque[Tuple[CoveyWork, Callable[[], bool]]],
+    news: threading.Event,
+    closed: threading.Event,
+) -> None:
     while True:
         news.wait()
-        time.sleep(LOOK_S)
+        if closed.wait(LOOK_S):
+            return
         for _ in range(len(sends)):
             work, announce = sends.popleft()
             try:
@@ -191,6 +204,10 @@ class Points:
         self._asks = False
         self._heard = 0
         self._announced: List[Message] = []
+
+    def close(self) -> None:
+        """No message is sent any more."""
+        self._announcer.close()
 
     def send(self, tensor: torch.Tensor, target: int, tag: int, timeout: timedelta) -> CoveyWork:
         stream = self._stream(self._rank, target, "sends")
