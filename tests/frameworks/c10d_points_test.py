@@ -24,10 +24,10 @@ def tearDownModule() -> None:
     pools.close()
 
 
-def begin(timeout_s: float = 60.0) -> None:
+def begin() -> None:
     import covey.torch  # noqa: F401  registers the backend
 
-    dist.init_process_group("covey", timeout=timedelta(seconds=timeout_s))
+    dist.init_process_group("covey")
 
 
 def end() -> None:
@@ -124,13 +124,14 @@ def refusals() -> List[str]:
     """What is wrong with each; the next message arrives."""
     rank, said = dist.get_rank(), []
     three = torch.zeros(3)
+    hasty = dist.new_group(range(SIZE), timeout=timedelta(seconds=0.5))
     if rank == 0:
         said.append(refusal_of(lambda: dist.isend(three, 0)))
         said.append(refusal_of(lambda: dist.group.WORLD.send([three], 7, 0)))
         said.append(refusal_of(lambda: dist.send(three, 1)))
         dist.send(torch.full((3,), 4.0), 1)
-        said.append(refusal_of(lambda: dist.recv(three, 2)))
-        said.append(refusal_of(lambda: dist.recv(three)))
+        said.append(refusal_of(lambda: dist.recv(three, 2, group=hasty)))
+        said.append(refusal_of(lambda: dist.recv(three, group=hasty)))
     elif rank == 1:
         said.append(refusal_of(lambda: dist.recv(torch.zeros(2), 0)))
         dist.recv(three, 0)
@@ -166,14 +167,14 @@ class PointsTest(unittest.TestCase):
 
     def test_a_wrong_message_says_why_and_the_next_arrives(self) -> None:
         pool = pools(SIZE)
-        pool.call(begin, 2.0)
+        pool.call(begin)
         sent, come, _ = pool.call(refusals)
         self.assertIn("rank 0 of process group '0' sends nothing to rank 0", sent[0])
         self.assertIn("sends nothing to rank 7: the others of its 3 ranks", sent[1])
         self.assertTrue(sent[2].startswith("Mismatch"), sent[2])
-        self.assertIn("Timeout: recv in process group '0' of ranks 0, 2 has not ended", sent[3])
+        self.assertIn("of ranks 0, 2 has not ended within its timeout of 0.5 s", sent[3])
         self.assertIn("it waits for rank 2", sent[3])
-        self.assertIn("none of ranks 0, 1, 2 has sent within its timeout of 2 s", sent[4])
+        self.assertIn("none of ranks 0, 1, 2 has sent within its timeout of 0.5 s", sent[4])
         self.assertTrue(come[0].startswith("Mismatch"), come[0])
         self.assertEqual(come[1], "[4.0, 4.0, 4.0]")
         pool.close()  # Rank 2 has not sent its message.
