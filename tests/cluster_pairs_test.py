@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unittest
 
-from cluster_tensors_test import Tensors
+from cluster_tensors_test import Tensors, training
 
 # Progress in whole numbers: the mean of finish() is exact, but for the errors of a codec.
 ARRAYS = """
@@ -34,29 +34,7 @@ for method in METHODS.split():
 print(f"fine {rank}", flush=True)
 """
 
-TRAINING = """
-import torch, covey.torch as hvd
-torch.set_num_threads(1)
-hvd.init()
-rank, size = hvd.rank(), hvd.size()
-for method in "adpsgd swarm:H=2 swarm:H=2,codec=int8".split():
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(200, 100), torch.nn.ReLU(), torch.nn.Linear(100, 3))
-    optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(net.parameters(), lr=0.01), model=net, method=method)
-    data = [torch.randn(8, 200, generator=torch.Generator().manual_seed(r)) for r in range(size)]
-    def loss():
-        return sum(net(part).square().mean() for part in data).item()
-    before = loss()
-    for step in range(20):
-        optimizer.zero_grad()
-        net(data[rank]).square().mean().backward()
-        optimizer.step()
-    optimizer.finish()
-    hvd.check_replicas(net)
-    assert loss() < 0.9 * before, (method, before, loss())
-print(f"fine {rank}", flush=True)
-"""
+TRAINING = training("adpsgd swarm:H=2 swarm:H=2,codec=int8", 20)
 
 # The last rank stops itself. The others do all their steps before one of its host wakes it.
 STOPPED = """

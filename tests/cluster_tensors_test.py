@@ -26,13 +26,11 @@ assert covey.local_size() == int(here), (covey.local_size(), here)
 """ + textwrap.dedent(EVERY_OPERATION)
 
 # Gradients are large enough for the schedule of two levels.
-TRAINING = """
+_TRAINING = """
 import torch, covey.torch as hvd
 torch.set_num_threads(1)
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
-METHODS = "allreduce allreduce:codec=int8 eager:admit=all local:local_steps=2 dpsgd"
-METHODS += " diloco:local_steps=2 local:local_steps=2,warmup_steps=2,then=allreduce@4"
 for method in METHODS.split():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(200, 100), torch.nn.ReLU(), torch.nn.Linear(100, 3))
@@ -42,7 +40,7 @@ for method in METHODS.split():
     def loss():
         return sum(net(part).square().mean() for part in data).item()
     before = loss()
-    for step in range(6):
+    for step in range(STEPS):
         optimizer.zero_grad()
         net(data[rank]).square().mean().backward()
         optimizer.step()
@@ -51,6 +49,19 @@ for method in METHODS.split():
     assert loss() < 0.9 * before, (method, before, loss())
 print(f"fine {rank}", flush=True)
 """
+
+
+def training(methods: str, steps: int) -> str:
+    """A program that trains by each method, in which the loss of all ranks must fall."""
+    return f"METHODS, STEPS = {methods!r}, {steps}\n{_TRAINING}"
+
+
+TRAINING = training(
+    "allreduce allreduce:codec=int8 eager:admit=all local:local_steps=2 dpsgd "
+    "diloco:local_steps=2 local:local_steps=2,warmup_steps=2,then=allreduce@4",
+    6,
+)
+
 
 def start(host: str, *command: str, env: Dict[str, str]) -> "subprocess.Popen[str]":
     return subprocess.Popen(

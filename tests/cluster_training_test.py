@@ -24,7 +24,7 @@ class Training(tensors.Tcp):
     HOSTS = "4"
 
     def fine_with(self, code: str, hosts: str, size: int, *arguments: str, **env: str) -> None:
-        """Of a program with arguments."""
+        """A command of a program with arguments."""
         status, said = self.run_job("-H", hosts, *self.python_of(code), *arguments, **env)
         self.assertEqual(status, 0, said)
         self.check_fine(said + "\n", size)

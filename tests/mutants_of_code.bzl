@@ -244,6 +244,7 @@ BODIES = [
     "contract/handles_test.cc",
     "contract/hosts_pairs_test.cc",
     "contract/models_test.cc",
+    "contract/pair_progress.h",
     "contract/result_test.cc",
     "contract/parsed_method.h",
     "contract/round_trainer.h",

@@ -79,7 +79,7 @@ class Session {
   void CloseRounds(uint64_t number);
   // Their blocks are had and go back like those of rounds.
   HandleTable<PairsPort>& pairs() { return pairs_; }
-  // That which drives rounds and pairs of ranks that share no memory.
+  // The driver of rounds and pairs of ranks that share no memory.
   ChannelDriver Driver();
   // Trainings by the C API.
   HandleTable<TrainerDriver>& trainers() { return trainers_; }

@@ -11,7 +11,7 @@ namespace covey {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{64} << 10;  // so that it stays in a core's own cache
-// Of a step that comes from outside.
+// The bounds of a step that a message brings.
 constexpr float kLeastStep = 0x1p-110f, kLargestStep = 0x1p110f;
 
 // All parts of a body begin at such multiples.

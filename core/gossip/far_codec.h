@@ -42,7 +42,7 @@ class FarCodec {
   // The same difference, by the answer of `partner`. False: `body` is of none.
   bool ReadDifference(std::span<const std::byte> body, int32_t partner, std::byte* difference);
 
-  // Of a body.
+  // The length of the longest body.
   size_t LongestBytes() const { return longest_bytes_; }
   const QuantizedCounters& counters() const { return counters_; }
 
@@ -78,7 +78,7 @@ class FarCodec {
   const RoundLayout* layout_;
   const Kernels* kernels_;
   size_t longest_bytes_ = 0;
-  // Of a codec that decodes beside a model, by chunk: its step, and whether a distance is known.
+  // A reference-based codec has by chunk: its step, and whether a distance is known.
   std::vector<ReferenceStep> steps_;
   std::vector<bool> is_known_;
   std::vector<std::vector<bool>> goes_whole_;  // by member and chunk

@@ -17,7 +17,7 @@
 
 namespace covey {
 
-// Of a member, as the others know it.
+// The state of a member, as the others know it.
 enum class FarState : uint8_t {
   kUnknown = 0,  // it has not begun, as far as is known
   kTrains = 1,

@@ -82,14 +82,14 @@ class PairsPort {
   Gossip::Counters counters();
   using Totals = QuantizedCounters;
   virtual Totals totals();
-  // Of this rank's block in its region; kNoOffset: it has none.
+  // The place of this rank's block in its region; kNoOffset: it has none.
   uint64_t offset() const { return offset_; }
 
  protected:
   using Phase = GroupBarrier::Phase;
   enum class Result : uint8_t { kMean, kOwn };
 
-  // Of so many members that share memory. `group` outlives the port; this rank is a member of it.
+  // `near` members share memory. `group` outlives the port; this rank is a member of it.
   PairsPort(Bundle bundle, const Group* group, int32_t near);
 
   virtual Status Gather(std::span<void* const> model, Time deadline, Result result) = 0;
@@ -113,7 +113,7 @@ class PairsPort {
   // Protected by mutex_.
   std::unique_ptr<Gossip> gossip_;
   std::unique_ptr<GossipSteps> steps_;
-  // Of the thread that trains.
+  // Only the thread that trains uses these.
   GroupBarrier barrier_;
   Result result_ = Result::kMean;  // of the last call that finishes
   bool has_learnt_ = false;        // since it has taken that, or handed its model in

@@ -62,9 +62,9 @@ class GossipSteps {
     bool merged = false;  // others had averaged with this rank since its last step
   };
 
-  // `gossip` outlives it, and has begun when it is used. Of members on several hosts `gossip` has
-  // those of this one: `near` says, by member, its index there (-1: it is on another), and `far`,
-  // which outlives it too, averages with the others.
+  // `gossip` outlives it, and has begun when it is used. With members on several hosts it has those
+  // of this one: `near` says, by member, its index there (-1: it is on another), and `far`, which
+  // outlives it too, averages with the others.
   GossipSteps(int32_t self, const PairRule& rule, Gossip* gossip, std::vector<int32_t> near = {},
               FarPairs* far = nullptr)
       : self_(self),

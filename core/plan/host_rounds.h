@@ -29,7 +29,7 @@ struct HostRounds {
   bool Divide() const;
 };
 
-// Those among whom a rank averages in a round.
+// The ranks among whom a rank averages in a round.
 struct RankSubset {
   std::vector<int32_t> ranks;  // ascending
   int32_t index = 0;           // where among them it is

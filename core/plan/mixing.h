@@ -26,9 +26,10 @@ struct MixingReport {
   double gap() const { return 1 - contraction; }
 };
 
-// Over one period; for a random topology over its first 64 rounds, times cross_every. Of a longer
-// period, 2^20 / P rounds, or those up to the first between hosts. O(P) rounds of messages, not
-// P x P: thousands of ranks are no matter, but for a user's matrix. REQUIRES: Check(topology).
+// The report is over one period, for a random topology over its first 64 rounds times cross_every,
+// for a longer period over 2^20 / P rounds, or those up to the first between hosts. O(P) rounds of
+// messages, not P x P: thousands of ranks are no matter, but for a user's matrix.
+// REQUIRES: Check(topology).
 MixingReport Examine(const Topology& topology);
 
 }  // namespace covey

@@ -25,8 +25,8 @@ uint64_t SeedOf(const Exchange& x, size_t begin_bytes) {
   return seed;
 }
 
-// Of a sum in `slot`: a rank may encode two at one place of the message, and the draws of the
-// second must not depend on those of the first.
+// The seed of a sum in `slot`: a rank may encode two at one place of the message, and the draws of
+// the second must not depend on those of the first.
 uint64_t SeedOfSum(const Exchange& x, size_t begin_bytes, uint32_t slot) {
   return (SeedOf(x, begin_bytes) ^ (slot + 1)) * 0x9e3779b97f4a7c15u + 1;
 }

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/contract/pair_progress.h"
 #include "tests/contract/threads.h"
 #include "tests/contract/trainer_adapter.h"
 
@@ -21,30 +22,6 @@ namespace covey {
 namespace {
 
 constexpr int kSteps = 30;
-
-// What a rank has learnt in so many steps: its model began with 1.
-double Learnt(int rank, int steps) {
-  double sum = 0;
-  for (int step = 0; step < steps; ++step) sum -= GradientOf(rank, step);
-  return sum;
-}
-
-double MeanOf(int size, int steps) {
-  double sum = 0;
-  for (int rank = 0; rank < size; ++rank) sum += Learnt(rank, steps);
-  return 1 + sum / size;
-}
-
-uint64_t CountOf(const std::string& json, const std::string& key) {
-  const size_t at = json.find("\"" + key + "\":");
-  return at == std::string::npos ? UINT64_MAX : std::stoull(json.substr(at + key.size() + 3));
-}
-
-uint64_t StatOf(covey_runtime* runtime, const std::string& key) {
-  std::string json(covey_stats(runtime, nullptr, 0), '\0');
-  covey_stats(runtime, json.data(), json.size());
-  return CountOf(json, key);
-}
 
 class HostsPairsTest : public testing::TestWithParam<std::tuple<Place, const char*>> {};
 

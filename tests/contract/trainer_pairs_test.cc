@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/contract/pair_progress.h"
 #include "tests/contract/threads.h"
 #include "tests/contract/trainer_adapter.h"
 
@@ -20,24 +21,6 @@ namespace covey {
 namespace {
 
 constexpr int kSteps = 40;
-
-// What a rank has learnt in so many steps: its model began with 1.
-double Learnt(int rank, int steps) {
-  double sum = 0;
-  for (int step = 0; step < steps; ++step) sum -= GradientOf(rank, step);
-  return sum;
-}
-
-double MeanOf(int size, int steps) {
-  double sum = 0;
-  for (int rank = 0; rank < size; ++rank) sum += Learnt(rank, steps);
-  return 1 + sum / size;
-}
-
-uint64_t CountOf(const std::string& json, const std::string& key) {
-  const size_t at = json.find("\"" + key + "\":");
-  return at == std::string::npos ? UINT64_MAX : std::stoull(json.substr(at + key.size() + 3));
-}
 
 class TrainerPairsMeanTest : public testing::TestWithParam<std::pair<int, const char*>> {};
 
@@ -82,12 +65,6 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{3, "swarm:H=2,codec=int8"},
                     std::pair{4, "swarm:exchange=nonblocking,codec=qsgd"},
                     std::pair{5, "adpsgd:codec=bf16@random"}, std::pair{8, "swarm:codec=fp16"}));
-
-uint64_t StatOf(covey_runtime* runtime, const std::string& key) {
-  std::string json(covey_stats(runtime, nullptr, 0), '\0');
-  covey_stats(runtime, json.data(), json.size());
-  return CountOf(json, key);
-}
 
 // 1003 float32, with the gaps between the parameters 1024, in one byte each and 16 bytes of a
 // chunk, and 70000 float64 as they are; what was sent whole in between is counted too.

@@ -7,7 +7,6 @@ PowerSGD at full rank, which loses nothing. Ranks come to their callbacks in dif
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 import unittest
@@ -15,6 +14,7 @@ from typing import Any, Callable, List, Tuple
 
 import torch
 import torch.distributed as dist
+from process_groups import in_group
 from ranks import SEED, SharedPool
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import (
@@ -39,22 +39,6 @@ def setUpModule() -> None:
 
 def tearDownModule() -> None:
     pools.close()
-
-
-def in_group(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` between the beginning and the end of a process group."""
-
-    @functools.wraps(function)
-    def call(*args: Any) -> Any:
-        import covey.torch  # noqa: F401  registers the backend
-
-        dist.init_process_group("covey")
-        try:
-            return function(*args)
-        finally:
-            dist.destroy_process_group()
-
-    return call
 
 
 def trained(prepare: Callable[[Any], Any], skipped: int = 0) -> Tuple[List[float], float]:

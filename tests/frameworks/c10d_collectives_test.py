@@ -13,6 +13,7 @@ from typing import Any, Callable, List
 
 import torch
 import torch.distributed as dist
+from process_groups import in_group
 from ranks import SEED, SharedPool, refusal_of
 
 WORLD, RANKS = 4, [1, 2, 3]
@@ -29,27 +30,20 @@ def tearDownModule() -> None:
     pools.close()
 
 
-def in_group(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function(group, rank, *args)`` on the ranks of the group, within a process group."""
+def in_subgroup(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function(group, rank, *args)`` on the ranks of the group."""
 
+    @in_group
     @functools.wraps(function)
     def call(*args: Any) -> Any:
-        import covey.torch  # noqa: F401  registers the backend
-
-        dist.init_process_group("covey")
-        try:
-            group = dist.new_group(RANKS)
-            if dist.get_rank() not in RANKS:
-                return None
-            return function(group, dist.get_rank(group), *args)
-        finally:
-            dist.destroy_process_group()
+        group = dist.new_group(RANKS)
+        return function(group, dist.get_rank(group), *args) if dist.get_rank() in RANKS else None
 
     return call
 
 
 def given(rank: int, shape: Any, dtype: torch.dtype, what: int = 0) -> torch.Tensor:
-    """What a rank gives: small integers, which sum without rounding."""
+    """A rank's contribution: small integers, which sum without rounding."""
     random = torch.Generator().manual_seed((SEED + 31 * rank + 1009 * what) % (1 << 31))
     return torch.randint(1, 6, shape, generator=random).to(dtype)
 
@@ -58,7 +52,7 @@ def equal(mine: torch.Tensor, expected: torch.Tensor, what: str) -> None:
     torch.testing.assert_close(mine, expected.to(mine.dtype), rtol=0, atol=0, msg=what)
 
 
-@in_group
+@in_subgroup
 def reductions(group: Any, rank: int) -> None:
     """allreduce, reduce, reduce_scatter of a list and of one tensor."""
     ops = {
@@ -89,7 +83,7 @@ def reductions(group: Any, rank: int) -> None:
     equal(out, sum(given(r, (1 + rank,), torch.float32, rank) for r in range(SIZE)), "uneven")
 
 
-@in_group
+@in_subgroup
 def of_bits_and_truths(group: Any, rank: int) -> None:
     """BAND, BOR, BXOR; bool; sparse tensors; averages."""
     each = torch.stack([given(r, (SIZE, 4), torch.int64) for r in range(SIZE)])
@@ -120,9 +114,9 @@ def of_bits_and_truths(group: Any, rank: int) -> None:
     assert mean.tolist() == [1.0] * 3, mean
 
 
-@in_group
+@in_subgroup
 def moves(group: Any, rank: int) -> None:
-    """What goes from rank to rank unchanged: of every dtype, and of tensors that do not lie in one
+    """Tensors that go from rank to rank unchanged: of every dtype, and such as do not lie in one
     piece."""
     for dtype in (*DTYPES, torch.bool):
         each = [given(r, (2, 6), dtype).t() for r in range(SIZE)]
@@ -153,7 +147,7 @@ def moves(group: Any, rank: int) -> None:
     assert [row.tolist() for row in rows] == [[float(r)] * (1 + r) for r in range(SIZE)]
 
 
-@in_group
+@in_subgroup
 def uneven_exchanges(group: Any, rank: int) -> None:
     """Rank r sends 1 + r + t rows to rank t."""
     going = [1 + rank + target for target in range(SIZE)]
@@ -168,7 +162,7 @@ def uneven_exchanges(group: Any, rank: int) -> None:
     equal(torch.cat(outputs), expected, "all_to_all")
 
 
-@in_group
+@in_subgroup
 def coalesced(group: Any, rank: int) -> None:
     """Several tensors in one call."""
     manager = dist.distributed_c10d._coalescing_manager
@@ -197,7 +191,7 @@ def coalesced(group: Any, rank: int) -> None:
         assert [one[0].item() for one in of_rank] == [10.0 * r, 10.0 * r + 1], of_rank
 
 
-@in_group
+@in_subgroup
 def objects(group: Any, rank: int) -> None:
     listed: List[Any] = [None] * SIZE
     dist.all_gather_object(listed, {"rank": rank}, group=group)
@@ -213,9 +207,9 @@ def objects(group: Any, rank: int) -> None:
     assert told == [2, "from"]
 
 
-@in_group
+@in_subgroup
 def refusals(group: Any, rank: int) -> List[str]:
-    """What each wrong call says; then all go on."""
+    """The refusals of wrong calls; then all ranks go on."""
     three, calls = torch.zeros(3), []
     calls.append(lambda: dist.all_gather([three, three], three, group=group))
     calls.append(lambda: dist.reduce_scatter_tensor(three, torch.zeros(8), group=group))

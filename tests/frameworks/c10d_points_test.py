@@ -121,7 +121,7 @@ def send_now() -> Any:
 
 
 def refusals() -> List[str]:
-    """What is wrong with each; the next message arrives."""
+    """The refusals of wrong messages; the next message arrives."""
     rank, said = dist.get_rank(), []
     three = torch.zeros(3)
     hasty = dist.new_group(range(SIZE), timeout=timedelta(seconds=0.5))

@@ -1,4 +1,4 @@
-"""What is built on torch.distributed runs with Covey as its backend: DeviceMesh, functional
+"""Covey as the backend of code that is built on torch.distributed: DeviceMesh, functional
 collectives, DTensor, tensor parallelism, FSDP2, FSDP1, pipelines, distributed checkpoints.
 
 Method: two ranks; each is compared with the same by one process without communication.
@@ -7,13 +7,13 @@ Method: two ranks; each is compared with the same by one process without communi
 from __future__ import annotations
 
 import copy
-import functools
 import tempfile
 import unittest
 from typing import Any, Callable, Iterator
 
 import torch
 import torch.distributed as dist
+from process_groups import in_group
 from ranks import SharedPool
 
 SIZE = 2
@@ -24,22 +24,6 @@ pools = SharedPool(__file__)
 
 def tearDownModule() -> None:
     pools.close()
-
-
-def in_group(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` between the beginning and the end of a process group."""
-
-    @functools.wraps(function)
-    def call(*args: Any) -> Any:
-        import covey.torch  # noqa: F401  registers the backend
-
-        dist.init_process_group("covey")
-        try:
-            return function(*args)
-        finally:
-            dist.destroy_process_group()
-
-    return call
 
 
 def mesh() -> Any:
@@ -54,7 +38,7 @@ def model() -> torch.nn.Module:
 
 
 def batches() -> Iterator[torch.Tensor]:
-    """Of all ranks."""
+    """The batches of all ranks, by step."""
     for step in range(3):
         random = torch.Generator().manual_seed(step)
         yield torch.randn(SIZE * BATCH, WIDTH, generator=random)

@@ -1,7 +1,7 @@
 """`coveyrun --as-horovod`: scripts written for Horovod run without a change.
 
-Method: jobs run such scripts. What horovod means is Covey's own modules, so a class compared by
-``isinstance`` is the same by both names.
+Method: jobs run such scripts. The name horovod means Covey's own modules, so a class is the same by
+both names.
 """
 
 from __future__ import annotations

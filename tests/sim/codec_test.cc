@@ -46,7 +46,7 @@ float Combine(Op op, float a, float b) {
   return op == Op::kMin ? std::min(a, b) : std::max(a, b);
 }
 
-// What decoding makes of its code.
+// The elements that decoding makes of their code.
 std::vector<float> Decoded(const ChosenCodec& chosen, const std::vector<float>& elements) {
   std::vector<std::byte> code(chosen.form.EncodedBytes(elements.size()));
   chosen.codec->encode(ScalarKernels(), chosen.values, elements, 0, code.data());
@@ -149,6 +149,27 @@ void RunCases(World* world, const std::vector<Case>& cases,
           << cases[k].codec << ", " << expected[k].size() << " elements, rank " << rank;
 }
 
+// All ranks have the same bits, no element farther than `bound` from the exact result: of elements
+// up to 1, by a sum or an average.
+void RunNear(World* world, const Case& c, double bound) {
+  const auto size = static_cast<size_t>(world->size());
+  std::vector<std::vector<float>> data(size, std::vector<float>(ElemsOf(c)));
+  std::vector<double> exact(ElemsOf(c));
+  for (std::vector<float>& mine : data)
+    for (size_t i = 0; i < mine.size(); ++i) {
+      mine[i] = static_cast<float>(world->rng().Below(1001)) / 1000.0f;
+      exact[i] += mine[i] / (c.average ? static_cast<double>(size) : 1.0);
+    }
+  std::vector<Operation*> operations;
+  for (size_t rank = 0; rank < size; ++rank)
+    operations.push_back(SubmitCase(world, static_cast<int32_t>(rank), c, data[rank].data()));
+  ASSERT_TRUE(world->RunUntilEnded(operations));
+  for (const std::vector<float>& mine : data) {
+    ASSERT_EQ(mine, data[0]);
+    for (size_t i = 0; i < mine.size(); ++i) ASSERT_NEAR(mine[i], exact[i], bound);
+  }
+}
+
 class CodecTest : public testing::TestWithParam<int32_t> {};
 
 TEST_P(CodecTest, EveryRankHasTheBitsOfTheReference) {
@@ -224,7 +245,7 @@ TEST_P(CodecTest, SumsOfHostsAreEncoded) {
   }
 }
 
-// What is left out of a sum is no rank's to send later.
+// The residual of a sum is no rank's to send later.
 TEST_P(CodecTest, ContributionsWithFedBackResidualsAreEncodedOneByOne) {
   World world(
       {.size = GetParam(), .seed = 5, .segment_bytes = 2048, .mirrored = true, .per_host = 2});
@@ -237,47 +258,16 @@ TEST_P(CodecTest, DrawnSumsOfHostsAreEqualOnAllRanks) {
   if (GetParam() < 3) return;
   World world(
       {.size = GetParam(), .seed = 4, .segment_bytes = 2048, .mirrored = true, .per_host = 2});
-  const Case c{"qsgd@bits=8,block=64", Op::kSum, false, 1, {4000}};
-  std::vector<std::vector<float>> data(static_cast<size_t>(GetParam()), std::vector<float>(4000));
-  std::vector<double> exact(4000);
-  for (std::vector<float>& mine : data)
-    for (size_t i = 0; i < mine.size(); ++i) {
-      mine[i] = static_cast<float>(world.rng().Below(1001)) / 1000.0f;
-      exact[i] += mine[i];
-    }
-  std::vector<Operation*> operations;
-  for (int32_t rank = 0; rank < GetParam(); ++rank)
-    operations.push_back(SubmitCase(&world, rank, c, data[static_cast<size_t>(rank)].data()));
-  ASSERT_TRUE(world.RunUntilEnded(operations));
-  // Of each host's sum, and of all once more: the norm of a block, 8 times its largest, by 127.
-  const double bound = 2.0 * GetParam() * 8 / 127;
-  for (const std::vector<float>& mine : data) {
-    ASSERT_EQ(mine, data[0]);
-    for (size_t i = 0; i < mine.size(); ++i) ASSERT_NEAR(mine[i], exact[i], bound);
-  }
+  // The error of each host's sum, and of all once more: the norm of a block, 8 times its largest,
+  // by 127.
+  RunNear(&world, {"qsgd@bits=8,block=64", Op::kSum, false, 1, {4000}}, 2.0 * GetParam() * 8 / 127);
 }
 
 // Where no block fits a landing slot, blocks are cut: still the same bits on all ranks, and within
 // the bound.
 TEST_P(CodecTest, SlotsSmallerThanABlock) {
   World world({.size = GetParam(), .seed = 3, .segment_bytes = 64});
-  const Case c{"int8", Op::kSum, true, 1, {700}};
-  std::vector<std::vector<float>> data(static_cast<size_t>(GetParam()), std::vector<float>(700));
-  std::vector<double> exact(700);
-  for (std::vector<float>& mine : data)
-    for (size_t i = 0; i < mine.size(); ++i) {
-      mine[i] = static_cast<float>(world.rng().Below(1001)) / 1000.0f;
-      exact[i] += mine[i];
-    }
-  std::vector<Operation*> operations;
-  for (int32_t rank = 0; rank < GetParam(); ++rank)
-    operations.push_back(SubmitCase(&world, rank, c, data[static_cast<size_t>(rank)].data()));
-  ASSERT_TRUE(world.RunUntilEnded(operations));
-  for (const std::vector<float>& mine : data) {
-    ASSERT_EQ(mine, data[0]);
-    for (size_t i = 0; i < mine.size(); ++i)
-      ASSERT_NEAR(mine[i], exact[i] / GetParam(), 1.0 / 254 + 1e-6);
-  }
+  RunNear(&world, {"int8", Op::kSum, true, 1, {700}}, 1.0 / 254 + 1e-6);
 }
 
 TEST_P(CodecTest, CountsWhatTravelled) {

@@ -1,5 +1,5 @@
-// Whatever ranks on several hosts stop, die or dawdle wherever, and however long messages take:
-// nothing that was learnt is lost, finish() leaves one model, and no step waits.
+// Ranks on several hosts stop, die or are slow at any instruction, and messages take their time: no
+// progress is lost, finish() leaves one model, and no step waits.
 //
 // Method: seeds of the simulator (tests/sim/simulator/host_pairs_simulation.h says what is
 // checked). SIM_SEED=N bazel run //tests:sim/host_pairs_test repeats one; SIM_BASE=N begins

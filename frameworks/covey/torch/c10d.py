@@ -64,7 +64,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._store = store
         self._points = Points(rank, self._ranks, name, store, self._in_flight)
 
-    # ---- What torch asks about a group. Those in camel case are called from C++.
+    # ---- A group's properties. C++ calls the functions in camel case.
 
     def getBackendName(self) -> str:
         return NAME
@@ -95,7 +95,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
         return self._calls
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Of calls that begin from now on."""
+        """The timeout of calls that begin from now on."""
         self._timeout = timeout
 
     def shutdown(self) -> None:
@@ -104,7 +104,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._points.close()
 
     def abort(self) -> None:
-        """Nobody waits for operations in flight any more, and their futures do not end."""
+        """The futures of operations in flight do not end any more."""
         self._in_flight.leave()
 
     # ---- Collectives; `opts` are torch's.

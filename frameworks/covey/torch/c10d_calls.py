@@ -169,7 +169,7 @@ def broadcast(tensors: List[torch.Tensor], root: int) -> Begin:
 
 
 def barrier() -> Begin:
-    """Of no elements."""
+    """An allreduce of no elements."""
     given, options = (torch.zeros(0),), {"op": hvd.Sum}
     return Begin("barrier", hvd.allreduce_async, given, [], _nothing, options)
 
@@ -227,7 +227,7 @@ def allgather_single(output: torch.Tensor, given: torch.Tensor, size: int) -> Be
 def allgather_single_coalesced(
     outputs: List[torch.Tensor], inputs: List[torch.Tensor], size: int
 ) -> Begin:
-    """Each into one tensor."""
+    """Several calls of allgather_single as one."""
     what = "all_gather_into_tensor_coalesced"
     for output, given in zip(outputs, inputs):
         _check_share(given, output, size, what)
@@ -257,7 +257,7 @@ def gather(
 
 
 def scatter(outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], size: int) -> Begin:
-    """Of a list on the root, where ``inputs`` is not empty."""
+    """Divides a list of the root, where alone ``inputs`` is not empty."""
     what = "scatter"
     target = one(outputs, what)
     own = _each(inputs[0], size, what) if inputs else []
@@ -270,7 +270,7 @@ def scatter(outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], size:
 def reduce_scatter(
     outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], op: Any, rank: int, size: int
 ) -> Begin:
-    """Of a list with a part for each rank; parts may be of several sizes."""
+    """Reduces lists with a part for each rank; parts may be of several sizes."""
     what = "reduce_scatter"
     target, parts = one(outputs, what), _each(inputs[0], size, what)
     if target.numel() != parts[rank].numel():
@@ -304,7 +304,7 @@ def _share_of_sum(
 def reduce_scatter_single(
     output: torch.Tensor, given: torch.Tensor, op: Any, rank: int, size: int
 ) -> Begin:
-    """Of one tensor, of P times the elements of the output."""
+    """Reduces tensors of P times the elements of the output."""
     what = "reduce_scatter_tensor"
     _check_share(output, given, size, what)
     rows = given.detach().reshape(size, -1) if output.numel() else given.new_empty(size, 0)
@@ -314,7 +314,7 @@ def reduce_scatter_single(
 def reduce_scatter_single_coalesced(
     outputs: List[torch.Tensor], inputs: List[torch.Tensor], op: Any, size: int
 ) -> Begin:
-    """Each of one tensor."""
+    """Several calls of reduce_scatter_single as one."""
     what = "reduce_scatter_tensor_coalesced"
     for output, given in zip(outputs, inputs):
         _check_share(output, given, size, what)

@@ -60,7 +60,7 @@ class Stream:
         self._begun: Dict[int, int] = {}  # By tag.
 
     def next_number(self, tag: int) -> int:
-        """Of the message of that tag which begins now."""
+        """The number of the message of that tag which begins now."""
         number = self._begun.get(tag, 0)
         self._begun[tag] = number + 1
         return number
@@ -249,7 +249,7 @@ class Points:
         timeout: timedelta,
         outputs: List[torch.Tensor],
     ) -> List[Any]:
-        """What a CoveyWork is made of."""
+        """The arguments of a CoveyWork."""
         call = stream.program.next_call()
         number = stream.next_number(tag)
         name = f"{tag}.{number}" if tag else None
@@ -282,7 +282,8 @@ class Points:
         return announce
 
     def _next_source(self, tag: int) -> Optional[int]:
-        """Of the first announced message of that tag that has not been received (rule 3)."""
+        """The sender of the first announced message of that tag that has not been received
+        (rule 3)."""
         while self._store.check([f"to.{self._rank}.{self._heard + 1}"]):
             self._heard += 1
             key = f"to.{self._rank}.{self._heard}"

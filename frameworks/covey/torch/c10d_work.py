@@ -104,7 +104,7 @@ class CoveyWork(dist._Work):
         return None
 
     def has_ended(self) -> bool:
-        """Whether its operation has, whatever came of it."""
+        """Whether the operation has ended, with a result or a failure."""
         return bool(self._handle.poll())
 
     def get_future(self) -> torch.futures.Future:
@@ -126,11 +126,11 @@ class InFlight:
         self._completions = Completions()
 
     def add(self, work: CoveyWork) -> None:
-        """It is waited for at the end of the group, at the latest."""
+        """The end of the group waits for the call."""
         self._works[work] = None
 
     def forget(self, work: CoveyWork) -> None:
-        """It has ended."""
+        """The call has ended."""
         self._works.pop(work, None)
 
     def complete(self, lane: Any, work: CoveyWork) -> None:

@@ -20,7 +20,7 @@ class Lane {
  public:
   enum class End { kNone, kCut, kMalformed };
 
-  // What lands is written into `memory`.
+  // Parts are written into `memory`.
   Lane(std::unique_ptr<Wire> wire, std::span<std::byte> memory);
 
   // The link's thread. A part is read where it lies; what is given after the end goes nowhere.

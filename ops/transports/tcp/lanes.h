@@ -7,8 +7,7 @@
 //  1. A put that goes by lanes is cut into parts. All parts of a direction are counted, from 0 on,
 //     and of L lanes the lane n mod L carries the part n. So a lane's parts land in order.
 //  2. A message names the number of the parts that its sender gave before it. It is received once
-//     each lane has landed its share of these. What follows it on the first connection waits behind
-//     it.
+//     each lane has landed its share of these. Later bytes of the first connection wait behind it.
 //  3. A put goes by lanes once all of them are open here; until then, and if it is short, by the
 //     first connection.
 //  4. The side that dialed the first connection dials the lanes. A lane is accepted if it names
@@ -30,8 +29,8 @@
 
 namespace covey::tcp {
 
-// Of each pair, by COVEY_TCP_STREAMS (0: auto) and the cores of a host with so many ranks. A thread
-// of a rank that has no core to spare would only take the engine's.
+// The lanes of a pair, by COVEY_TCP_STREAMS (0: auto) and the cores of a host with so many ranks. A
+// thread of a rank that has no core to spare would only take the engine's.
 int32_t CountLanes(int32_t streams, int64_t cores, int64_t ranks);
 
 class Lanes {
@@ -41,7 +40,7 @@ class Lanes {
   static constexpr size_t kLarge = size_t{128} << 10;
   enum class Landing { kDone, kWait, kEnded };
 
-  // What the lanes of all peers share. Outlives them.
+  // The parts that the lanes of all peers share. Outlives them.
   struct Common {
     const Terms& terms;
     const std::vector<Address>& addresses;  // by rank

@@ -52,14 +52,14 @@ class Stream {
   bool IsSilent(Time lease) const { return is_open() && wire_->socket.IsSilent(lease); }
   // All of it has reached the peer's kernel.
   bool IsConfirmed() const;
-  // What the socket took has.
+  // All bytes that the socket took have reached the peer's kernel.
   bool IsAcknowledged() const { return wire_->socket.Unconfirmed() == 0; }
 
   // Receive may ask the socket for so many bytes.
   void BeginPass(size_t bytes = kChunk) { budget_ = bytes; }
   // kDone: *message is valid until the next call. kWait: no whole one. kEnded: `how` says why.
   Outcome Receive(std::span<const std::byte>* message);
-  // Of the message received last: the parts before it.
+  // The number of the parts before the message received last.
   uint64_t after() const { return head_.offset; }
   // Puts received so far.
   uint64_t landed() const { return landed_; }

@@ -113,7 +113,7 @@ void TcpLink::Watch(int32_t peer) {
   poller_.Watch(it.stream.fd(), static_cast<uint64_t>(peer), it.stream.watches_room, !it.is_held);
 }
 
-// What waits in the socket wakes nobody meanwhile.
+// Bytes that wait in the socket wake no thread meanwhile.
 void TcpLink::Hold(int32_t peer, bool is_held) {
   if (peers_[peer].is_held == is_held) return;
   peers_[peer].is_held = is_held;
@@ -334,7 +334,7 @@ void TcpLink::BeginPass() {
   }
 }
 
-// What waits for lanes may go on, and may end.
+// Messages that wait for lanes may go on, and peers may be lost.
 void TcpLink::HearWorkers() {
   crew_.bell().Hear();
   const std::vector<int32_t> open = open_;

@@ -72,7 +72,7 @@ class Tls {
   // Without ReadAhead no byte behind the record that it reads is taken from the socket.
   Outcome Read(void* to, size_t length, size_t* read);
   void ReadAhead();
-  // Of this connection alone, and equal on both sides, after Shake.
+  // A value of this connection alone, equal on both sides. After Shake.
   bool Export(std::span<unsigned char> value);
   // Read has ended because the connection has, not because of what it brought.
   bool is_cut() const { return last_ == Outcome::kEnded; }

@@ -17,7 +17,7 @@ void Bell::Ring() {
   if (!rung_.exchange(true)) eventfd_write(fd_, 1);
 }
 
-// What was stored before a Ring without effect is seen after this.
+// Words that were stored before a Ring without effect are seen after this.
 void Bell::Hear() {
   eventfd_t count = 0;
   eventfd_read(fd_, &count);

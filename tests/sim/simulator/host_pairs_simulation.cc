@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/host_pairs_swarm.h"
+#include "tests/sim/simulator/learnt_models.h"
 #include "tests/sim/simulator/mailed_transport.h"
 #include "tests/sim/simulator/split_kernels.h"
 
@@ -27,10 +27,6 @@ constexpr Time kLongestStop = 3 * kMillisecond;
 constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
 constexpr size_t kRegionBytes = size_t{1} << 18;
 constexpr uint64_t kOffers = 1, kMeans = 2;  // channels
-constexpr size_t kElements = 12;
-constexpr double kNear = 1e-6;
-
-using Numbers = std::array<double, kElements>;
 
 class HostPairsSimulation final : public InprocWatcher {
  public:
@@ -53,11 +49,6 @@ class HostPairsSimulation final : public InprocWatcher {
     Time stopped_until = 0;
     State state = State::kRuns;
     bool has_given_up = false, has_ended = false;
-  };
-  // What ranks have at the end of an epoch.
-  struct Epoch {
-    std::vector<Numbers> models;
-    Numbers learnt{};  // by all of them, until each came to it
   };
 
   Player& At(int32_t rank) { return players_[static_cast<size_t>(rank)]; }
@@ -156,7 +147,7 @@ void HostPairsSimulation::Open(int32_t rank) {
 
 // ---- Inside a fiber -----------------------------------------------------------------------------
 
-// What the thread that drives a runtime does.
+// One pass of the thread that drives a runtime.
 void HostPairsSimulation::Pass(int32_t rank) {
   Player& player = At(rank);
   const Time now = network_.clock().Now();
@@ -193,10 +184,7 @@ void HostPairsSimulation::Main(int32_t rank) {
 void HostPairsSimulation::Step(int32_t rank) {
   Player& player = At(rank);
   const auto by = static_cast<double>(rng_.Below(1000));
-  for (size_t i = 0; i < kElements; ++i) {
-    player.model[i] += by + static_cast<double>(i);
-    player.learnt[i] += by + static_cast<double>(i);
-  }
+  Learn(by, &player.model, &player.learnt);
   ++verdict_.steps;
   const int32_t yields = static_cast<int32_t>(rng_.Below(6));
   for (int32_t i = 0; i < yields && !closing_; ++i) {
@@ -235,8 +223,7 @@ void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
   if (!settles && verdict_.trained_on == 0 && !epoch.models.empty() &&
       player.model != epoch.models[0])
     Fail("1: finish() leaves two models");
-  epoch.models.push_back(player.model);
-  for (size_t i = 0; i < kElements; ++i) epoch.learnt[i] += player.learnt[i];
+  epoch.Add(player.model, player.learnt);
   if (epoch.models.size() == players_.size()) Check(epoch, settles);
 }
 
@@ -244,13 +231,8 @@ void HostPairsSimulation::Check(const Epoch& epoch, bool is_settled) {
   // A rank that trains on while the others meet has work that is in no mean yet.
   if (verdict_.killed > 0 || verdict_.gone > 0 || verdict_.trained_on > 0) return;
   ++verdict_.whole;
-  Numbers sum{};
-  for (const Numbers& model : epoch.models)
-    for (size_t i = 0; i < kElements; ++i) sum[i] += model[i];
-  for (size_t i = 0; i < kElements; ++i)
-    if (std::abs(sum[i] - epoch.learnt[i]) > kNear * (1 + std::abs(epoch.learnt[i])))
-      Fail(std::string(is_settled ? "2" : "1") + ": the models' sum is " + std::to_string(sum[i]) +
-           ", and what was learnt " + std::to_string(epoch.learnt[i]));
+  if (const std::string apart = epoch.Apart(); !apart.empty())
+    Fail((is_settled ? "2: " : "1: ") + apart);
 }
 
 // ---- Outside ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include "core/gossip/gossip_port.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
+#include "tests/sim/simulator/learnt_models.h"
 #include "tests/sim/simulator/split_kernels.h"
 #include "tests/sim/simulator/trainer_pairs_swarm.h"
 
@@ -25,11 +26,7 @@ constexpr uint64_t kMostStops = 30;
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 3 * kMillisecond;
 constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
-constexpr size_t kElements = 12;
-constexpr size_t kWithGap = 16;  // and the gap between the two parameters
-constexpr double kNear = 1e-6;
-
-using Numbers = std::array<double, kElements>;
+constexpr size_t kWithGap = 16;              // and the gap between the two parameters
 
 // A rank that waits lets others run.
 class SimulatedGossip final : public GossipPort {
@@ -75,11 +72,6 @@ class Simulation final : public InprocWatcher {
     Numbers model{}, learnt{};
     Time stopped_until = 0;
     bool is_killed = false, has_ended = false;
-  };
-  // What ranks have at the end of an epoch.
-  struct Epoch {
-    std::vector<Numbers> models;
-    Numbers learnt{};  // by all of them, until each came to it
   };
 
   Player& At(int32_t rank) { return players_[static_cast<size_t>(rank)]; }
@@ -216,8 +208,7 @@ void Simulation::EndEpoch(int32_t rank, uint64_t number) {
   if (player.trainer->position().may_differ != settles && swarm_.steps > 0 && swarm_.is_strict)
     Fail("2: may_differ() is wrong");
   Epoch& epoch = epochs_[number];
-  epoch.models.push_back(player.model);
-  for (size_t i = 0; i < kElements; ++i) epoch.learnt[i] += player.learnt[i];
+  epoch.Add(player.model, player.learnt);
   if (epoch.models.size() == players_.size()) Check(epoch, settles);
 }
 
@@ -225,15 +216,10 @@ void Simulation::Check(const Epoch& epoch, bool is_settled) {
   // A rank that trains on while the others meet has work that is in no mean yet.
   if (verdict_.killed > 0 || verdict_.trained_on > 0 || !swarm_.is_strict) return;
   ++verdict_.whole;
-  Numbers sum{};
-  for (const Numbers& model : epoch.models) {
-    for (size_t i = 0; i < kElements; ++i) sum[i] += model[i];
+  for (const Numbers& model : epoch.models)
     if (!is_settled && model != epoch.models[0]) Fail("1: finish() leaves two models");
-  }
-  for (size_t i = 0; i < kElements; ++i)
-    if (std::abs(sum[i] - epoch.learnt[i]) > kNear * (1 + std::abs(epoch.learnt[i])))
-      Fail(std::string(is_settled ? "2" : "1") + ": the models' sum is " + std::to_string(sum[i]) +
-           ", and what was learnt " + std::to_string(epoch.learnt[i]));
+  if (const std::string apart = epoch.Apart(); !apart.empty())
+    Fail((is_settled ? "2: " : "1: ") + apart);
 }
 
 // To the end of the call, as an adapter does.
@@ -266,10 +252,7 @@ bool Simulation::Do(int32_t rank, const Trainer::Action& action) {
   }
   if (action.stage == Stage::kUpdate) {
     const auto by = static_cast<double>(rng_.Below(1000));
-    for (size_t i = 0; i < kElements; ++i) {
-      player.model[i] += by + static_cast<double>(i);
-      player.learnt[i] += by + static_cast<double>(i);
-    }
+    Learn(by, &player.model, &player.learnt);
     ++verdict_.updates;
   }
   if (action.stage == Stage::kCollectModel)

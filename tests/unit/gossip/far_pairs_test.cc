@@ -28,8 +28,8 @@ TEST(FarPairsTest, TwoModelsBecomeTheirMean) {
   EXPECT_EQ(ranks.far(1).counters().answered, 1u);
 }
 
-// What both learn while the offer and its answer are on their way stays, and base and progress of
-// their trainers with it.
+// The progress of both ranks while the offer and its answer are on their way stays, and so do the
+// bases of their trainers.
 TEST(FarPairsTest, WhatHappensMeanwhileStays) {
   Ranks ranks = Begun({8, 2});
   EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);

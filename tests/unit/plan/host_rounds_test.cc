@@ -12,6 +12,7 @@
 
 #include "core/base/rng.h"
 #include "core/plan/mixing.h"
+#include "tests/unit/plan/mixed.h"
 
 namespace covey {
 namespace {
@@ -68,16 +69,6 @@ bool ShareHost(const Topology& topology, int32_t a, int32_t b) {
 
 bool IsBetweenHosts(const Topology& topology, uint64_t round) {
   return (round + 1) % static_cast<uint64_t>(topology.cross_every) == 0;
-}
-
-std::vector<double> Mixed(const Topology& topology, uint64_t round, const std::vector<double>& x) {
-  std::vector<double> y;
-  for (int32_t rank = 0; rank < topology.size; ++rank) {
-    const MixingRow row = RowOf(topology, round, rank);
-    y.push_back(row.own * x[static_cast<size_t>(rank)]);
-    for (const Neighbor& one : row.from) y.back() += one.weight * x[static_cast<size_t>(one.rank)];
-  }
-  return y;
 }
 
 TEST(HostRoundsTest, EveryRoundIsDoublyStochasticAndOfItsKind) {
@@ -175,7 +166,7 @@ TEST(HostRoundsTest, OnePeerIsExactOnEvenHosts) {
       }
 }
 
-// Of the formula of the header, of a static W over even hosts.
+// The formula of the header, for a static W over even hosts.
 TEST(HostRoundsTest, ContractionIsThatOfTheParts) {
   for (const TopologyKind kind : {TopologyKind::kRing, TopologyKind::kExponential})
     for (const auto& [within, hosts] : {std::pair{4, 2}, {5, 4}, {4, 7}, {7, 7}})

@@ -13,6 +13,7 @@
 
 #include "core/base/rng.h"
 #include "core/plan/mixing.h"
+#include "tests/unit/plan/mixed.h"
 
 namespace covey {
 namespace {
@@ -38,16 +39,6 @@ std::string NameIn(const Topology& topology) {
 }
 
 uint64_t RoundsOf(int64_t period) { return period > 0 ? static_cast<uint64_t>(period) : 40; }
-
-std::vector<double> Mixed(const Topology& topology, uint64_t round, const std::vector<double>& x) {
-  std::vector<double> y;
-  for (int32_t rank = 0; rank < topology.size; ++rank) {
-    const MixingRow row = RowOf(topology, round, rank);
-    y.push_back(row.own * x[static_cast<size_t>(rank)]);
-    for (const Neighbor& one : row.from) y.back() += one.weight * x[static_cast<size_t>(one.rank)];
-  }
-  return y;
-}
 
 std::vector<double> Drawn(int32_t size, uint64_t seed) {
   Rng rng(seed);

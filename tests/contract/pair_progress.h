@@ -1,0 +1,41 @@
+// The progress of ranks that train by Adapter with its gradients, and figures of a runtime, for
+// tests of models averaged in pairs.
+#ifndef COVEY_TESTS_CONTRACT_PAIR_PROGRESS_H_
+#define COVEY_TESTS_CONTRACT_PAIR_PROGRESS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "tests/contract/trainer_adapter.h"
+
+namespace covey {
+
+// The progress of a rank in its first `steps` steps: its model began with 1.
+inline double Learnt(int rank, int steps) {
+  double sum = 0;
+  for (int step = 0; step < steps; ++step) sum -= GradientOf(rank, step);
+  return sum;
+}
+
+// The mean of all models, each after as many steps.
+inline double MeanOf(int size, int steps) {
+  double sum = 0;
+  for (int rank = 0; rank < size; ++rank) sum += Learnt(rank, steps);
+  return 1 + sum / size;
+}
+
+// The number `key` in a JSON text; UINT64_MAX: there is none.
+inline uint64_t CountOf(const std::string& json, const std::string& key) {
+  const size_t at = json.find("\"" + key + "\":");
+  return at == std::string::npos ? UINT64_MAX : std::stoull(json.substr(at + key.size() + 3));
+}
+
+// The number `key` of covey_stats.
+inline uint64_t StatOf(covey_runtime* runtime, const std::string& key) {
+  std::string json(covey_stats(runtime, nullptr, 0), '\0');
+  covey_stats(runtime, json.data(), json.size());
+  return CountOf(json, key);
+}
+
+}  // namespace covey
+#endif  // COVEY_TESTS_CONTRACT_PAIR_PROGRESS_H_
