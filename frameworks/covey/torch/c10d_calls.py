@@ -78,7 +78,8 @@ def _put(rows: torch.Tensor, target: torch.Tensor, what: str) -> None:
     """Rows that have come, into the caller's tensor."""
     if rows.numel() != target.numel():
         raise Mismatch(
-            f"{what}: {rows.numel()} elements have come for a tensor of {target.numel()}"
+            f"{what}: {rows.numel()} elements have come for this rank's output of shape "
+            f"{list(target.shape)}: an output has the size of the tensor that is sent to it"
         )
     target.copy_(rows.view(target.shape))
 
@@ -191,7 +192,10 @@ def allgather(outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], siz
 def _parts(row: torch.Tensor, counts: Sequence[int], what: str) -> Sequence[torch.Tensor]:
     """A row, in parts of so many elements."""
     if row.numel() != sum(counts):
-        raise Mismatch(f"{what}: {row.numel()} elements have come for tensors of {list(counts)}")
+        raise Mismatch(
+            f"{what}: {row.numel()} elements have come for this rank's list of {list(counts)}: "
+            "tensor r of the list has the size of the tensor that rank r gives"
+        )
     return torch.split(row, list(counts))
 
 
