@@ -162,8 +162,8 @@ def check_replicas(model: Any, group: Group = world) -> None:
 def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
     """Within ``with covey.consensus(model)`` a model has the mean of all ranks' parameters.
 
-    Any rank calls it alone, and no rank waits; its results and errors are documented at
-    ``covey.torch.consensus``.
+    Any rank calls it alone, and no rank waits. The mean by each method, its results and what it
+    raises: :func:`covey.torch.consensus`.
 
     Args:
         model: a torch.nn.Module whose parameters a ``DistributedOptimizer`` trains, a Keras model
@@ -181,7 +181,7 @@ def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
 
         return of_arrays(model, exact=exact, timeout=timeout)
     if _is_of_keras(model):
-        from covey.keras.consensus import consensus as of_variables
+        from covey.keras.mean_model import consensus as of_variables
 
         return of_variables(model, exact=exact, timeout=timeout)
     from covey.torch.view import consensus as of_tensors
@@ -197,8 +197,8 @@ def _is_of_keras(model: Any) -> bool:
 def save(path: Any, model: Any, optimizer: Any = None, **also: Any) -> None:
     """Saves a training as one folder, with all that its method holds; all ranks call it.
 
-    All that it does and raises is documented at ``covey.torch.save``, for models of Keras at
-    ``covey.keras.checkpoint.save``.
+    All that it does and raises: :func:`covey.torch.save`, for models of Keras
+    :func:`covey.keras.save`.
 
     Args:
         path: the folder, in a file system that all ranks share.
@@ -221,8 +221,8 @@ def save(path: Any, model: Any, optimizer: Any = None, **also: Any) -> None:
 def load(path: Any, model: Any, optimizer: Any = None, **also: Any) -> Any:
     """Goes on from where ``save`` was called; all ranks call it. Says what was reset.
 
-    All that it gives and raises is documented at ``covey.torch.load``, for models of Keras at
-    ``covey.keras.checkpoint.load``.
+    All that it gives and raises: :func:`covey.torch.load`, for models of Keras
+    :func:`covey.keras.load`.
 
     Args:
         path: the folder, in a file system that all ranks share, or a copy of it on every host.

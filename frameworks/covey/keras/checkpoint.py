@@ -25,7 +25,7 @@ from covey.checkpoints import (
 )
 from covey.errors import InvalidArgument
 from covey.group import Group
-from covey.keras.consensus import consensus, optimizer_of
+from covey.keras.mean_model import consensus, optimizer_of
 from covey.keras.resumption import Resumption
 from covey.meeting import Meeting
 from covey.names import next_prefix

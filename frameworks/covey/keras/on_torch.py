@@ -12,7 +12,7 @@ from covey.group import Group, world
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.keras import callbacks
 from covey.keras.checkpoint import load, save
-from covey.keras.consensus import consensus
+from covey.keras.mean_model import consensus
 from covey.keras.models import load_model
 from covey.keras.partial_optimizer import PartialDistributedOptimizer
 from covey.keras.torch_optimizer import DistributedOptimizer

@@ -113,7 +113,7 @@ _LATE = {  # Keras takes seconds to import, and so do parts of TensorFlow 1.
     "DistributedOptimizer": "distributed_optimizer",
     "PartialDistributedGradientTape": "partial_tape",
     "SyncBatchNormalization": "sync_batch_norm",
-    "consensus": "consensus",
+    "consensus": "mean_model",
     "load": "checkpoint",
     "save": "checkpoint",
 }

@@ -37,9 +37,10 @@ def DistributedOptimizer(  # pylint: disable=invalid-name  # Horovod's.
     """Wraps an optimizer, so that all ranks train together.
 
     Args:
-        optimizer: one of Keras 3, or its name: see covey.tensorflow.keras.DistributedOptimizer,
-            which it becomes. Or a ``tf.compat.v1.train.Optimizer``, whose gradients are then
-            averaged by an allreduce: see covey.tensorflow.graph_optimizer.GraphOptimizer.
+        optimizer: one of Keras 3, or its name: it becomes a
+            :class:`covey.tensorflow.keras.DistributedOptimizer`. Or a
+            ``tf.compat.v1.train.Optimizer``, whose gradients are then averaged by an allreduce, as
+            a :class:`covey.tensorflow.graph_optimizer.GraphOptimizer`.
         use_locking, device_dense, device_sparse: accepted for Horovod's sake.
         method, settings: for an optimizer of Keras only.
         Others: as these two.

@@ -20,25 +20,33 @@ def _place(what: str, process_set_id: int, name: Optional[str]) -> Any:
 
 
 def size_op(process_set_id: int = 0, name: Optional[str] = None) -> Any:
-    """The number of ranks in the process set ``process_set.process_set_id``; 0: in the job."""
+    """The number of ranks in a process set. Shape, dtype and errors: see the module.
+
+    Args:
+        process_set_id: of the process set, its attribute of this name; 0: all ranks of the job.
+        name: of the operation in a graph.
+
+    Example:
+        >>> scale = 1.0 / tf.cast(hvd.size_op(), tf.float32)
+    """
     return _place("size", process_set_id, name)
 
 
 def local_size_op(name: Optional[str] = None) -> Any:
-    """The number of ranks on this host."""
+    """The number of ranks on this host. As :func:`size_op`."""
     return _place("local_size", 0, name)
 
 
 def rank_op(name: Optional[str] = None) -> Any:
-    """The rank of this process."""
+    """The rank of this process. As :func:`size_op`."""
     return _place("rank", 0, name)
 
 
 def local_rank_op(name: Optional[str] = None) -> Any:
-    """The rank of this process among those on this host."""
+    """The rank of this process among those on this host. As :func:`size_op`."""
     return _place("local_rank", 0, name)
 
 
 def process_set_included_op(process_set_id: int = 0, name: Optional[str] = None) -> Any:
-    """1 if this process is in the process set ``process_set.process_set_id``, else 0."""
+    """1 if this process is in the process set of that id, else 0. As :func:`size_op`."""
     return _place("included", process_set_id, name)

@@ -16,6 +16,9 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
         root_rank: a global rank.
         device: accepted for Horovod's sake.
 
+    Raises:
+        tf.errors.OpError: when the session begins: as :func:`covey.tensorflow.broadcast`.
+
     Example:
         >>> hooks = [hvd.BroadcastGlobalVariablesHook(0)]
         >>> with tf.compat.v1.train.MonitoredTrainingSession(hooks=hooks) as session:

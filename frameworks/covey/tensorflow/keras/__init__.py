@@ -19,7 +19,7 @@ from typing import Any, List
 from covey import horovod
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.keras.checkpoint import load, save
-from covey.keras.consensus import consensus
+from covey.keras.mean_model import consensus
 from covey.keras.models import load_model
 from covey.keras.partial_optimizer import PartialDistributedOptimizer
 from covey.ops import absent
