@@ -130,44 +130,64 @@ def _end() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether ``init()`` was called and ``shutdown()`` was not."""
+    """Whether ``init()`` was called and ``shutdown()`` was not.
+
+    Example:
+        >>> covey.is_initialized()
+        False
+    """
     return state.place is not None
 
 
 def rank() -> int:
-    """The number of this process, 0..size()-1. Raises NotInitialized (a ValueError) before init."""
+    """The number of this process in the job, 0..size()-1.
+
+    Raises:
+        NotInitialized: (a ValueError) before ``init()``.
+
+    Example:
+        >>> covey.rank(), covey.size(), covey.local_rank(), covey.local_size()  # One process.
+        (0, 1, 0, 1)
+    """
     return state.require().rank
 
 
 def size() -> int:
-    """Number of processes of the job. Raises NotInitialized (a ValueError) before init."""
+    """Number of processes of the job. Errors and an example: :func:`rank`."""
     return state.require().size
 
 
 def local_rank() -> int:
-    """The number of this process on its host. Raises NotInitialized before init."""
+    """The number of this process on its host. Errors and an example: :func:`rank`."""
     return state.require().local_rank
 
 
 def local_size() -> int:
-    """Number of the job's processes on this host. Raises NotInitialized before init."""
+    """Number of the job's processes on this host. Errors and an example: :func:`rank`."""
     return state.require().local_size
 
 
 def cross_rank() -> int:
-    """The number of this host among the hosts: 0, a job runs on one host. Raises before init."""
+    """The number of this host among the job's, if all hosts run equally many processes.
+
+    Errors as those of :func:`rank`.
+
+    Example:
+        >>> covey.cross_rank(), covey.cross_size(), covey.is_homogeneous()  # One host.
+        (0, 1, True)
+    """
     place = state.require()
     return place.rank // max(place.local_size, 1)
 
 
 def cross_size() -> int:
-    """Number of hosts. Raises NotInitialized (a ValueError) before init."""
+    """Number of hosts. Errors and an example: :func:`cross_rank`."""
     place = state.require()
     return max(place.size // max(place.local_size, 1), 1)
 
 
 def is_homogeneous() -> bool:
-    """Whether every host runs equally many processes."""
+    """Whether every host runs equally many processes. An example: :func:`cross_rank`."""
     place = state.require()
     return place.size % max(place.local_size, 1) == 0
 
@@ -181,6 +201,9 @@ def stats(flat: bool = False) -> Dict[str, Any]:
 
     Args:
         flat: as a logger likes it: numbers only, by names such as "training.steps".
+
+    Raises:
+        NotInitialized: (a ValueError) before ``init()``.
 
     Example:
         >>> covey.stats()["coordinator_messages"]  # doctest: +SKIP
@@ -206,12 +229,24 @@ def _flat(counters: Dict[str, Any], prefix: str = "") -> Dict[str, float]:
 
 
 def status() -> str:
-    """The operations that this rank is waiting for, in words, one a line; empty when for none."""
+    """The operations that this rank is waiting for, in words, one a line; else the last one.
+
+    Raises NotInitialized (a ValueError) before ``init()``.
+
+    Example:
+        >>> covey.status()  # Nothing was submitted.
+        'waits for nothing; nothing submitted yet\\n'
+    """
     return str(_native.status())
 
 
 def knobs() -> List[Dict[str, Any]]:
-    """Every setting: name, unit, default, minimum, maximum, help, and its value now."""
+    """Every setting: name, unit, default, minimum, maximum, help, and its value now.
+
+    Example:
+        >>> {knob["name"]: knob["value"] for knob in covey.knobs()}["log_level"]  # doctest: +SKIP
+        'warn'
+    """
     return list(json.loads(_native.knobs() or "[]"))
 
 
@@ -224,11 +259,15 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
 
     Raises:
         InvalidArgument: (a ValueError) the file cannot be written or a trace runs already.
+
+    Example:
+        >>> covey.start_timeline(f"trace/rank.{covey.rank()}.json")  # doctest: +SKIP
+        >>> covey.stop_timeline()
     """
     del mark_cycles
     _native.timeline_start(os.fspath(file_path))
 
 
 def stop_timeline() -> None:
-    """Ends the trace of this rank. Without one it does nothing."""
+    """Ends the trace of this rank. Without one it does nothing. See :func:`start_timeline`."""
     _native.timeline_stop()

@@ -34,7 +34,8 @@ class Loaded:
         size: how many ranks saved it.
 
     A value given to ``save`` by name is ``loaded["epoch"]``; of an object with ``load_state_dict``
-    its state dict.
+    its state dict. :func:`covey.load` makes it, of the folder's ``manifest``; an unknown name
+    raises KeyError.
     """
 
     def __init__(self, manifest: Mapping[str, Any], reset: List[str]) -> None:

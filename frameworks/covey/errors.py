@@ -1,12 +1,7 @@
 """Covey's errors, as exceptions.
 
 Every exception of Covey is a :class:`CoveyError`. The classes that Horovod's users expect as
-``ValueError`` are one too, so ``except ValueError`` keeps working::
-
-    try:
-        covey.allreduce(tensor, name="loss")
-    except covey.Aborted as error:
-        print("rank", error.peer_rank, "is gone:", error)
+``ValueError`` are one too, so ``except ValueError`` keeps working.
 """
 
 from __future__ import annotations
@@ -20,6 +15,12 @@ class CoveyError(RuntimeError):
     Attributes:
         code: the ``covey_code`` of the C API.
         peer_rank: the rank that caused it, -1 when none did.
+
+    Example:
+        >>> try:
+        ...     covey.allreduce(tensor, name="loss")
+        ... except covey.Aborted as error:
+        ...     print("rank", error.peer_rank, "is gone:", error)
     """
 
     code: int = 9

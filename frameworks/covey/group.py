@@ -127,11 +127,11 @@ class GroupApart(Group):
 
 
 world = Group()
-"""Every rank of the job."""
+"""Every rank of the job: the default of each operation's group. Methods: :class:`Group`."""
 
 
 def group(ranks: Iterable[int]) -> Group:
-    """Makes the group of ``ranks`` and checks it against the job.
+    """Makes the group of ``ranks`` and checks it against the job. See :class:`Group`.
 
     Raises:
         InvalidArgument: (a ValueError) a rank is listed twice or is not in 0..size-1.

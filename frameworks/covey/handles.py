@@ -73,6 +73,9 @@ def checked(handle: Any) -> Any:
 def poll(handle: Any) -> bool:
     """Whether the operation of ``handle`` has ended, so that ``synchronize`` returns at once.
 
+    Raises:
+        InvalidArgument: (a ValueError) ``handle`` is what no ``..._async`` function returned.
+
     Example:
         >>> covey.poll(covey.allreduce_async(tensor))  # doctest: +SKIP
         True

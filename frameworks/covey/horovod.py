@@ -32,6 +32,7 @@ _CUDA = "libcovey_cuda.so"
 ProcessSet = Group
 """Horovod's name of :class:`covey.Group`."""
 global_process_set = world
+"""Horovod's name of :data:`covey.world`: the :class:`covey.Group` of all ranks."""
 HorovodInternalError = OperationError
 """Horovod's name of what :class:`covey.Mismatch` and :class:`covey.Aborted` have in common."""
 
@@ -54,55 +55,73 @@ def add_process_set(process_set: Union[Group, Iterable[int]]) -> Group:
 
 
 def remove_process_set(process_set: Group) -> bool:
-    """Accepted for Horovod's sake: there is nothing to remove. False for the set of all ranks."""
+    """Accepted for Horovod's sake: there is nothing to remove. Raises nothing.
+
+    Args:
+        process_set: a ProcessSet.
+
+    Returns:
+        False for the set of all ranks, else True.
+
+    Example:
+        >>> hvd.remove_process_set(first)
+        True
+    """
     return process_set != world
 
 
 def mpi_threads_supported() -> bool:
-    """False: this build does not use MPI."""
+    """False. See :func:`mpi_built`."""
     return False
 
 
 def mpi_enabled() -> bool:
-    """False: this build does not use MPI."""
+    """False. See :func:`mpi_built`."""
     return False
 
 
 def mpi_built() -> bool:
-    """False: this build does not use MPI."""
+    """False: this build does not use MPI.
+
+    Example:
+        >>> hvd.mpi_built(), hvd.gloo_built(), hvd.nccl_built()
+        (False, False, 0)
+    """
     return False
 
 
 def gloo_enabled() -> bool:
-    """False: Covey does not use Gloo."""
+    """False: Covey does not use Gloo. See :func:`mpi_built`."""
     return False
 
 
 def gloo_built() -> bool:
-    """False: Covey does not use Gloo."""
+    """False: Covey does not use Gloo. See :func:`mpi_built`."""
     return False
 
 
 def nccl_built() -> int:
-    """0: Covey is not built with NCCL. It loads the one that torch brings (COVEY_CUDA_PATH)."""
+    """0: Covey is not built with NCCL. It loads the one that torch brings (COVEY_CUDA_PATH).
+
+    See :func:`mpi_built`."""
     return 0
 
 
 def ddl_built() -> bool:
-    """False: Covey does not use DDL."""
+    """False: Covey does not use DDL. See :func:`mpi_built`."""
     return False
 
 
 def ccl_built() -> bool:
-    """False: Covey does not use oneCCL."""
+    """False: Covey does not use oneCCL. See :func:`mpi_built`."""
     return False
 
 
 def cuda_built() -> bool:
-    """Whether the plug-in for tensors on CUDA is there. The wheel has it."""
+    """Whether the plug-in for tensors on CUDA is there. The wheel has it. See :func:`mpi_built`."""
     return any(os.path.exists(os.path.join(one, _CUDA)) for one in plugin_folders())
 
 
 def rocm_built() -> bool:
-    """False: this build has no ROCm path."""
+    """False: this build has no ROCm path. See :func:`mpi_built`."""
     return False

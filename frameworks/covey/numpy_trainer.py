@@ -184,6 +184,9 @@ class Trainer:
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on from there. Every member does, with states of one step.
 
+        Args:
+            state: what ``state_dict()`` gave.
+
         Raises:
             InvalidArgument: (a ValueError) within a step; arrays of other shapes.
             Unsupported: (a ValueError) ranks of several frameworks train together.

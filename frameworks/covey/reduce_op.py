@@ -9,7 +9,11 @@ from covey.errors import InvalidArgument, Unsupported
 
 
 class ReduceOp(enum.IntEnum):
-    """The operation of an allreduce. Sums and products are taken in rank order."""
+    """The operation of an allreduce. Sums and products are taken in rank order.
+
+    Example:
+        >>> total = covey.allreduce(tensor, op=covey.Sum, name="total")
+    """
 
     Average = 0
     Sum = 1
@@ -26,11 +30,15 @@ Of integers: the sum wraps in their dtype (uint8: 200 and 200 give 72, int8: 100
 is multiplied by 1 / size as a double, so that of int64 beyond 2**53 the lowest bits are lost, and
 truncates toward zero (-3 and -4 give -3). Convert first where that matters."""
 Sum = ReduceOp.Sum
+"""The sum, in rank order; that of integers wraps in their dtype."""
 Adasum = ReduceOp.Adasum
 """Known by name only; using it raises Unsupported."""
 Min = ReduceOp.Min
+"""The smallest number, element by element."""
 Max = ReduceOp.Max
+"""The largest number, element by element."""
 Product = ReduceOp.Product
+"""The product, in rank order; that of integers wraps in their dtype."""
 
 CORE_CODES = (1, 0, -1, 2, 3, 4)
 """ReduceOp -> covey_op."""

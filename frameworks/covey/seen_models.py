@@ -151,7 +151,7 @@ class ModelMean:
 
 
 class Consensus:
-    """The models in the mean of a ``with covey.consensus(model)``.
+    """The models in the mean of a ``with covey.consensus(model)``: see :func:`covey.consensus`.
 
     Attributes:
         distance: how far the models are apart: the root of the mean, over the models in it, of
@@ -176,7 +176,7 @@ class Consensus:
         )
 
     def note(self, seen: Dict[int, Seen]) -> None:
-        """Adds the looks at each rank."""
+        """Adds the looks at each rank. Internal."""
         newest = max((one.version for one in seen.values() if not one.why), default=0)
         for rank, one in seen.items():
             if one.why:
@@ -186,7 +186,7 @@ class Consensus:
 
     def measure(self, squares: Iterable[float], norm_squares: Iterable[float]) -> None:
         """By part of the parameters: the mean square of the models' distances from the mean, and
-        the square of the mean's norm."""
+        the square of the mean's norm. Internal."""
         square = sum(norm_squares)
         self.norm = square**0.5
         self.distance = (sum(squares) / square) ** 0.5 if square > 0 else 0.0

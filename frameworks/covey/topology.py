@@ -29,7 +29,8 @@ class Row(NamedTuple):
 class Topology:
     """The neighbors and weights of each rank in each round: a matrix W, row by row.
 
-    Rank i's tensor becomes the sum over j of W[i][j] times rank j's. Every row sums to 1.
+    Rank i's tensor becomes the sum over j of W[i][j] times rank j's. Every row sums to 1. Made by
+    :func:`topology`, which tells the errors; a ``matrix`` is W, row by row, where ``name`` is None.
 
     Attributes:
         name: "ring", "exponential", "one_peer", "bipartite", "full", "matching" or "matrix".
@@ -94,7 +95,7 @@ class Topology:
         return 1 - self.contraction
 
     def weights(self, index: int, round: int = 0) -> List[float]:
-        """Row ``index`` of W in that round, its own weight among them.
+        """Row ``index`` of W in that ``round``, its own weight among them.
 
         Example:
             >>> covey.topology("ring", size=4).weights(1)
@@ -103,7 +104,7 @@ class Topology:
         return list(self._row(index, round)[0])
 
     def receivers(self, index: int, round: int = 0) -> List[int]:
-        """Those that take from ``index`` in that round.
+        """Those that take from ``index`` in that ``round``.
 
         Example:
             >>> covey.topology("one_peer", size=4).receivers(3, round=1)

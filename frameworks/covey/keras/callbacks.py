@@ -104,6 +104,12 @@ class MetricAverageCallback(keras.callbacks.Callback):
     Args:
         device: accepted for Horovod's sake.
         process_set: the ranks that take part.
+
+    Raises:
+        CoveyError: at the end of an epoch: as :func:`covey.allreduce`.
+
+    Example:
+        >>> model.fit(images, labels, callbacks=[hvd.callbacks.MetricAverageCallback()])
     """
 
     def __init__(self, device: str = "", process_set: Group = world) -> None:
@@ -123,7 +129,12 @@ class MetricAverageCallback(keras.callbacks.Callback):
 
 class FinishCallback(keras.callbacks.Callback):
     """At the end of each epoch the ranks have one model: ``optimizer.finish()``. It stands in the
-    list before callbacks that save the model. ``fit()`` does it by itself when training ends."""
+    list before callbacks that save the model. ``fit()`` does it by itself when training ends.
+
+    Example:
+        >>> saving = keras.callbacks.ModelCheckpoint("model.keras")
+        >>> model.fit(images, labels, callbacks=[hvd.callbacks.FinishCallback(), saving])
+    """
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Waits for all ranks."""
@@ -145,6 +156,9 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
 
     Raises:
         InvalidArgument: (a ValueError) when training begins: the steps of an epoch are not known.
+
+    Example:
+        >>> tenth = hvd.callbacks.LearningRateScheduleCallback(0.1, multiplier=0.1, start_epoch=30)
     """
 
     def __init__(
@@ -207,6 +221,12 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         warmup_epochs: how long it takes.
         momentum_correction, steps_per_epoch: as LearningRateScheduleCallback.
         verbose: 1: says when it is over.
+
+    Raises:
+        InvalidArgument: as :class:`LearningRateScheduleCallback`.
+
+    Example:
+        >>> warmup = hvd.callbacks.LearningRateWarmupCallback(0.1 * hvd.size(), warmup_epochs=3)
     """
 
     def __init__(
@@ -244,6 +264,10 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
 
     Raises:
         InvalidArgument: (a ValueError) when training begins: there is no ``filepath``.
+
+    Example:
+        >>> best = hvd.callbacks.BestModelCheckpoint(filepath="best.keras")
+        >>> callbacks += [best] if hvd.rank() == 0 else []
     """
 
     def __init__(

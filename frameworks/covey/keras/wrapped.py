@@ -137,7 +137,8 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         return self._covey_group
 
     def resume(self, resumption: Resumption) -> None:
-        """The first step, which is still to come, goes on from there. All ranks call it."""
+        """The first step, which is still to come, goes on from there. All ranks call it. Internal.
+        """
         self._covey_resumption = resumption
 
     @property

@@ -38,10 +38,9 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
         path: the folder, in a file system that all ranks share.
         model: the module; its parameters include the optimizer's.
         optimizer: a ``DistributedOptimizer``.
-        ***also: further values to be kept, of each rank: objects with ``state_dict()`` (a
-        *scheduler, a
-            GradScaler), or numbers, texts, tensors, and lists and dicts of them. The state of
-            torch's random numbers on the CPU is kept anyhow.
+        **also: further values to be kept, of each rank: objects with ``state_dict()`` (a
+            scheduler, a GradScaler), or numbers, texts, tensors, and lists and dicts of them. The
+            state of torch's random numbers on the CPU is kept anyhow.
 
     Raises:
         NotSaved: (an OSError) a rank could not write; the message says which and why.

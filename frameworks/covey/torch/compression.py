@@ -15,7 +15,17 @@ from covey.errors import InvalidArgument, Unsupported
 
 
 class Compressor:
-    """Changes of a tensor before and after an allreduce."""
+    """Changes of a tensor before and after an allreduce.
+
+    Example:
+        >>> class Halved(hvd.Compressor):
+        ...     @staticmethod
+        ...     def compress(tensor):
+        ...         return tensor / 2, None
+        ...     @staticmethod
+        ...     def decompress(tensor, ctx):
+        ...         return tensor * 2
+    """
 
     wire_dtype: Optional[torch.dtype] = None
     """The dtype that travels, for compressors that only cast floating-point tensors."""
@@ -27,12 +37,14 @@ class Compressor:
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        """Returns (what travels, context for :meth:`decompress`)."""
+        """Of ``tensor``, which is one of any shape and dtype that is to be reduced: (what travels,
+        context for :meth:`decompress`). What travels has the same shape on every rank."""
         raise NotImplementedError
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """Turns the reduced tensor back; ``ctx`` is what :meth:`compress` returned."""
+        """Turns the reduced ``tensor`` back into the shape and dtype that there were; ``ctx`` is
+        what :meth:`compress` returned."""
         raise NotImplementedError
 
 

@@ -226,7 +226,7 @@ def grouped_allreduce(
     process_set: Group = world,
     codec: Optional[str] = None,
 ) -> List[torch.Tensor]:
-    """As :func:`allreduce` for a list of tensors, which travel together.
+    """As :func:`allreduce` for a list, ``tensors``, which travel together.
 
     Dtypes may be mixed: the tensors of one dtype then travel together.
 
@@ -289,7 +289,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> List[torch.Tensor]:
-    """As :func:`reducescatter` for a list of tensors, which travel together.
+    """As :func:`reducescatter` for a list, ``tensors``, which travel together.
 
     Dtypes may be mixed: the tensors of one dtype then travel together.
 

@@ -24,7 +24,8 @@ class SyncBatchNorm(_BatchNorm):
     Args:
         num_features: C of an input [N, C] or [N, C, ...], which is on the CPU or on CUDA (tried on
             an NVIDIA H200).
-        eps, momentum, affine, track_running_stats, device, dtype: as ``torch.nn.BatchNorm1d``.
+        eps, momentum, affine, track_running_stats, bias, device, dtype: as
+            ``torch.nn.BatchNorm1d``.
 
     Raises:
         InvalidArgument: (a ValueError) an input has fewer than two dimensions, or in training all

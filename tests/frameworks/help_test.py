@@ -1,0 +1,100 @@
+"""Goal: help(covey.NAME) tells all that a caller needs: arguments, shapes and dtypes, errors, an
+example, and the paper of a method. Method: every public name of every module is looked at, with
+what its docstring refers to; the rules are those of tools/reference/lacking.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import unittest
+from typing import List
+
+import covey
+from tools.reference import docstring, surface
+from tools.reference.lacking import lacking
+from tools.reference.surface import Name
+
+_HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
+_OF_TENSORFLOW = ("covey.tensorflow", "covey.keras", "covey.keras.callbacks")
+_LEAST_NAMES = {"covey": 80, "covey.torch": 70, "covey.tensorflow": 50, "covey.keras": 60}
+
+
+class HelpTest(unittest.TestCase):
+    def check(self, module: str) -> None:
+        """Every public name of `module`, and every method of its classes."""
+        names = surface.names(module)
+        self.assertGreaterEqual(len(names), _LEAST_NAMES.get(module, 6))
+        bad: List[str] = []
+        for name in names:
+            for one in (name, *surface.members(name)):
+                missing = lacking(one)
+                if missing:
+                    bad.append(f"{module}.{one.name} lacks {', '.join(missing)}")
+        self.assertEqual(bad, [], "\n" + "\n".join(bad))
+
+    def test_of_covey(self) -> None:
+        self.check("covey")
+
+    def test_of_torch(self) -> None:
+        self.check("covey.torch")
+
+    def test_of_numpy(self) -> None:
+        self.check("covey.numpy")
+
+    @unittest.skipUnless(_HAS_TENSORFLOW, "TensorFlow is not installed")
+    def test_of_tensorflow_and_keras(self) -> None:
+        for module in _OF_TENSORFLOW:
+            self.check(module)
+
+    @unittest.skipUnless(_HAS_TENSORFLOW, "TensorFlow is not installed")
+    def test_a_public_name_is_no_module_at_the_second_look_either(self) -> None:
+        for module in _OF_TENSORFLOW[:2]:
+            for _ in range(2):
+                modules = [one.name for one in surface.names(module) if inspect.ismodule(one.value)]
+                self.assertLessEqual(set(modules), {"callbacks"}, module)
+
+    def test_every_method_names_its_paper(self) -> None:
+        for method in covey.methods():
+            self.assertRegex(method["citation"], r"arXiv:\d{4}\.\d{4,5}|doi:10\.", method["name"])
+
+
+def _undocumented(tensor: object, root_rank: int) -> None:
+    pass
+
+
+def _without_errors(tensor: object, root_rank: int) -> None:
+    """Sends a tensor of float32 and any shape.
+
+    Args:
+        tensor, root_rank: a tensor; a rank.
+
+    Example:
+        >>> _without_errors(tensor, 0)
+    """
+
+
+def _by_reference(tensor: object, root_rank: int) -> None:
+    """As :func:`covey.broadcast`."""
+
+
+class RulesTest(unittest.TestCase):
+    """The rules themselves can fail, and follow references."""
+
+    def lacking(self, function: object) -> List[str]:
+        return lacking(Name("covey", "example", function))
+
+    def test_what_is_missing_is_named(self) -> None:
+        self.assertEqual(self.lacking(_undocumented), ["a docstring"])
+        self.assertEqual(self.lacking(_without_errors), ["the errors"])
+        self.assertEqual(self.lacking(_by_reference), [])
+
+    def test_sections_and_items_are_found(self) -> None:
+        text = docstring.parse(inspect.getdoc(covey.allreduce) or "")
+        self.assertEqual(set(text.sections), {"Args", "Returns", "Raises", "Example"})
+        self.assertIn("prescale_factor", text.names("Args"))
+        self.assertTrue(re.match("A tensor of the same", text.sections["Returns"][0]))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,156 @@
+"""The public names of the package covey, and what each says of itself."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+import importlib
+import inspect
+import sys
+from types import ModuleType
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+from tools.reference import docstring
+
+MODULES = (
+    "covey",
+    "covey.torch",
+    "covey.tensorflow",
+    "covey.keras",
+    "covey.keras.callbacks",
+    "covey.numpy",
+)
+"""What users import. Each needs the framework of its name."""
+
+_MOST_DOCUMENTS = 12
+_CONSTANTS = ("covey.reduce_op", "covey.group", "covey.handles", "covey.horovod")
+
+
+class Name(NamedTuple):
+    """A public name of a module.
+
+    Attributes:
+        module: "covey.torch".
+        name: "allreduce".
+        value: what it stands for.
+        is_known: of a method: a base class of another package has it, and documents it.
+    """
+
+    module: str
+    name: str
+    value: Any
+    is_known: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its docstring; of a constant, the text below it in the source."""
+        described = (inspect.isclass, inspect.isroutine, inspect.ismodule, inspect.isdatadescriptor)
+        if any(holds(self.value) for holds in described):
+            own = inspect.getdoc(self.value) or ""
+            alias = getattr(self.value, "__name__", self.name) != self.name
+            return constants().get(self.name, own) if alias else own
+        return constants().get(self.name, "")
+
+    @property
+    def signature(self) -> Optional[inspect.Signature]:
+        """Its arguments; None: it takes none, or none can be found."""
+        is_fixed = is_error(self.value) or isinstance(self.value, enum.EnumMeta)
+        if is_fixed or not callable(self.value):
+            return None
+        try:
+            return inspect.signature(self.value)
+        except (TypeError, ValueError):
+            return None
+
+
+def is_error(value: Any) -> bool:
+    """Whether this is the class of an exception."""
+    return inspect.isclass(value) and issubclass(value, BaseException)
+
+
+@functools.lru_cache(maxsize=None)
+def constants() -> Dict[str, str]:
+    """By name the texts below assignments of module level."""
+    found = {}
+    for module in _CONSTANTS:
+        tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+        for before, node in zip(tree.body, tree.body[1:]):
+            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if isinstance(before, ast.Assign) and is_text:
+                for target in before.targets:
+                    found[ast.unparse(target)] = inspect.cleandoc(str(node.value.value))
+    return found
+
+
+def names(module: str) -> List[Name]:
+    """The public names of an imported or importable module, in the order of the alphabet."""
+    imported = importlib.import_module(module)
+    return [Name(module, name, getattr(imported, name)) for name in sorted(imported.__all__)]
+
+
+def members(name: Name) -> Iterator[Name]:
+    """The methods and properties of a class that Covey defines, but for those that say Internal."""
+    if not inspect.isclass(name.value) or is_error(name.value):
+        return
+    for attribute in sorted(dir(name.value)):
+        homes = [base for base in name.value.__mro__ if attribute in vars(base)]
+        if attribute.startswith("_") or not _is_of_covey(homes[0]):
+            continue
+        value = vars(homes[0])[attribute]
+        value = getattr(value, "__func__", value)  # of a static method
+        is_internal = "Internal." in (getattr(value, "__doc__", None) or "")
+        if not is_internal and (inspect.isroutine(value) or isinstance(value, property)):
+            is_known = not all(map(_is_of_covey, homes))
+            yield Name(name.module, f"{name.name}.{attribute}", value, is_known)
+
+
+def _is_of_covey(kind: type) -> bool:
+    return kind.__module__.split(".")[0] == "covey"
+
+
+def documents(name: Name) -> List[docstring.Docstring]:
+    """Its docstring, and those to which that refers, and they in turn."""
+    seen: Dict[str, str] = {}
+    _collect(name, seen)
+    return [docstring.parse(text) for text in seen.values()]
+
+
+def _collect(name: Name, seen: Dict[str, str]) -> None:
+    key = f"{name.module}.{name.name}"
+    if len(seen) > _MOST_DOCUMENTS or key in seen:
+        return
+    seen[key] = name.text
+    home = getattr(name.value, "__module__", None) or name.module
+    if "ee the module" in name.text:
+        seen[home] = sys.modules[home].__doc__ or ""
+    for link in docstring.links(name.text):
+        within = f"{name.name.rpartition('.')[0]}.{link}".lstrip(".")
+        found = _resolved(within, (name.module,)) or _resolved(link, (home, name.module, "covey"))
+        if found is not None:
+            _collect(found, seen)
+    above = type(name.value) if isinstance(name.value, enum.Enum) else _error_above(name.value)
+    if above is not None:
+        _collect(Name(home, above.__name__, above), seen)
+
+
+def _error_above(value: Any) -> Optional[type]:
+    """The class of Covey's errors from which that of another one is derived."""
+    above = value.__mro__[1] if is_error(value) else object
+    return above if _is_of_covey(above) else None
+
+
+def _resolved(link: str, homes: Any) -> Optional[Name]:
+    """What a reference means: a name of one of these modules, or of the module that it tells."""
+    path, _, last = link.rpartition(".")
+    for home in (path,) if path.startswith("covey") else homes:
+        try:
+            module = importlib.import_module(home)
+        except ImportError:
+            continue
+        value: Any = module
+        for part in (link if home != path else last).split("."):
+            value = getattr(value, part, None)
+        if value is not None and not isinstance(value, ModuleType):
+            return Name(home, link if home != path else last, value)
+    return None
