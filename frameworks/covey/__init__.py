@@ -129,7 +129,8 @@ __all__ = [
     "synchronize",
     "topology",
     "world",
-] + ops.__all__
+]
+__all__ += ops.__all__
 
 
 def __getattr__(name: str) -> Any:

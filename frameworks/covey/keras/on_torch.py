@@ -6,7 +6,7 @@ from typing import Any, Iterable, List, Optional, Type
 
 import keras
 
-from covey import horovod
+from .. import horovod  # Relative: pyright knows its __all__ so.
 from covey.collectives import barrier, join
 from covey.group import Group, world
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
@@ -95,7 +95,8 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
-] + horovod.__all__
+]
+__all__ += horovod.__all__
 
 _NOT_YET = ("elastic",)
 

@@ -33,7 +33,7 @@ except ModuleNotFoundError as missing:
         name=missing.name,
     ) from missing
 
-from covey import horovod
+from .. import horovod  # Relative: pyright knows its __all__ so.
 from covey.basics import (
     cross_rank,
     cross_size,
@@ -104,7 +104,11 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
-] + horovod.__all__ + ops.__all__ + neighbor_ops.__all__ + place_ops.__all__
+]
+__all__ += horovod.__all__
+__all__ += ops.__all__
+__all__ += neighbor_ops.__all__
+__all__ += place_ops.__all__
 
 _NOT_YET = ("elastic",)
 

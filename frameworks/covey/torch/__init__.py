@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any, List
 
-from covey import horovod
+from .. import horovod  # Relative: pyright knows its __all__ so.
 from covey.basics import (
     cross_rank,
     cross_size,
@@ -92,7 +92,9 @@ __all__ = [
     "start_timeline",
     "stop_timeline",
     "synchronize",
-] + horovod.__all__ + ops.__all__
+]
+__all__ += horovod.__all__
+__all__ += ops.__all__
 
 
 def __getattr__(name: str) -> Any:

@@ -314,7 +314,7 @@ def DistributedOptimizer(
     method: Optional[str] = None,
     bucket_bytes: int = BUCKET_BYTES,
     **settings: object,
-) -> torch.optim.Optimizer:
+) -> _Distributed:
     """Wraps an optimizer so that ``step()`` uses gradients reduced over all ranks; all call it.
 
     Until ``step()`` or ``synchronize()`` each ``grad`` is this rank's own; what stands there then

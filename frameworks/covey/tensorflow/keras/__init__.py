@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, List
 
-from covey import horovod
+from ... import horovod  # Relative: pyright knows its __all__ so.
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.keras.checkpoint import load, save
 from covey.keras.mean_model import consensus
@@ -122,7 +122,9 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
-] + horovod.__all__ + place_ops.__all__
+]
+__all__ += horovod.__all__
+__all__ += place_ops.__all__
 
 _NOT_YET = ("elastic",)
 

@@ -1,0 +1,18 @@
+"""A user's script for a type checker: Keras's fit(). See ../typing_test.py."""
+
+import keras  # type: ignore[import-untyped]
+
+import covey.keras as hvd
+
+hvd.init()
+model = keras.Sequential([keras.layers.Dense(1)])
+optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1 * hvd.size()), method="eager")
+model.compile(optimizer, "mse")
+callbacks = [
+    hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+    hvd.callbacks.MetricAverageCallback(),
+]
+if hvd.rank() == 0:
+    callbacks.append(keras.callbacks.ModelCheckpoint("model.keras"))
+optimizer.finish()
+hvd.shutdown()
