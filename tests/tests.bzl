@@ -125,7 +125,10 @@ _CC_DATA = {
 
 # What Python tests read at run time, besides what all of their folder do.
 _PY_DATA = {
-    "frameworks/help": [":tensorflow_operations"],
+    "frameworks/help": [
+        "//examples",
+        ":tensorflow_operations",
+    ],
     "frameworks/keras": [":tensorflow_operations"],
     "frameworks/mixed": [":tensorflow_operations"],
     "frameworks/tensorflow": [":tensorflow_operations"],

@@ -7,7 +7,7 @@ from typing import Dict, List, NamedTuple, Tuple
 
 SECTIONS = ("Args", "Attributes", "Returns", "Raises", "Example")
 _HEAD = re.compile(rf"({'|'.join(SECTIONS)}):")
-_LINK = re.compile(r":(?:func|class|meth|data|mod):`~?([\w.]+)`")
+_LINK = re.compile(r":(?:func|class|meth|attr|data|mod):`~?([\w.]+)`")
 _ITEM = re.compile(r"([*\w][\w, .*()]*?):(?=\s|$)")
 
 

@@ -1,0 +1,14 @@
+"""Every page that is made of the code, by its path in the repository."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from tools.reference import pages, surface
+
+
+def made() -> Dict[str, str]:
+    """The texts. Needs torch and TensorFlow."""
+    found = {f"{pages.FOLDER}/{pages.file_of(one)}": pages.page(one) for one in surface.MODULES}
+    found[f"{pages.FOLDER}/README.md"] = pages.index()
+    return found
