@@ -12,6 +12,11 @@ from tools.reference.surface import Name
 
 FOLDER = "examples/guide/api"
 _HEAD = "Made of the docstrings by `tools/pages`; `help({module}.NAME)` shows the same."
+_MORE = (
+    "",
+    "[Horovod's names](horovod.md), one by one, and [those of torch.distributed]"
+    "(torch_distributed.md): what Covey has of each.",
+)
 _VARIANTS = {
     "_async_": "in place, returns a handle",
     "_async": "returns a handle",
@@ -44,8 +49,8 @@ def index() -> str:
         text = inspect.getdoc(importlib.import_module(module)) or ""
         told = markdown.cell(parse(text).summary, lambda name: f"`{name}`")
         rows.append(f"| [`{module}`]({file_of(module)}) | {told} |")
-    return "\n".join(["# API", "", _HEAD.format(module="MODULE"), "", "| module | |", "|---|---|",
-                      *rows]) + "\n"  # fmt: skip
+    head = ["# API", "", _HEAD.format(module="MODULE"), "", "| module | |", "|---|---|"]
+    return "\n".join([*head, *rows, *_MORE]) + "\n"
 
 
 def _shared_out(module: str, names: List[Name]) -> Tuple[Dict[str, Name], Dict[str, str]]:
