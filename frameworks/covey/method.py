@@ -67,13 +67,16 @@ def full_text(text: Optional[str]) -> str:
         return ""
 
 
-def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
+def choose(
+    name: Optional[str], settings: Mapping[str, object], by: str = "DistributedOptimizer"
+) -> str:
     """The text of the method to use, with every parameter by its full name.
 
     Args:
         name: the script's choice: a name or a whole text; None leaves it to
             ``coveyrun --method``, COVEY_METHOD or ``init(settings=...)``.
         settings: parameters, added to those in the text; ``then`` as the last of them.
+        by: the function that has these arguments, for messages.
 
     Raises:
         InvalidArgument: (a ValueError) no such method or parameter: the message names the nearest.
@@ -84,8 +87,8 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
     if name is None:
         if settings:
             raise InvalidArgument(
-                f"{', '.join(settings)}: DistributedOptimizer has no such argument, and parameters "
-                "of a method need method=..."
+                f"{', '.join(settings)}: {by} has no such argument, and parameters of a method "
+                "need method=..."
             )
         return configured
     text = str(name)
@@ -134,6 +137,15 @@ def unused(by: str) -> None:
     """
     if state.place is not None and full_text(None) != _DEFAULT:
         _announce(f"{_configured()} ignored: {by} (" + "{place}) knows no methods but allreduce")
+
+
+def acts_on(what: str, change: str) -> None:
+    """Says, once, that the configured method trains ``what`` although the script does not say so.
+
+    Example:
+        >>> acts_on("torch's DistributedDataParallel", "its own allreduce is off")  # doctest: +SKIP
+    """
+    _announce(f"{_configured()} acts on {what} (" + "{place}): " + change)
 
 
 def _chosen_by() -> str:

@@ -9,7 +9,7 @@ import itertools
 import os
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from covey import as_horovod
+from covey import as_horovod, by_method
 from covey.launch.hosts import Place
 from covey.launch.spec import JobSpec, LaunchError
 
@@ -120,6 +120,7 @@ def rank_environment(
     env.setdefault("PYTHONUNBUFFERED", "1")
     env.update(spec.settings_env)
     as_horovod.take_part(env)
+    by_method.take_part(env)
     for name in OF_LAUNCHERS:
         env.pop(name, None)
     env["COVEY_RANK"], env["COVEY_SIZE"] = str(place.rank), str(place.size)

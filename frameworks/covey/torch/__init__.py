@@ -43,6 +43,7 @@ from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
 from covey.torch import backend, ops
 from covey.torch.checkpoint import Loaded, load, save
 from covey.torch.compression import Compression, Compressor
+from covey.torch.ddp import DistributedDataParallel
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
 from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.torch.optimizer import DistributedOptimizer
@@ -60,6 +61,7 @@ __all__ = [
     "Compression",
     "Compressor",
     "Consensus",
+    "DistributedDataParallel",
     "DistributedOptimizer",
     "Handle",
     "Loaded",

@@ -19,25 +19,20 @@ from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose
 from covey.notice import warn_as_python
-from covey.reduce_op import Average, Max, Sum, core_code
-from covey.state import state
-from covey.torch.agreement import agree
+from covey.reduce_op import Average
 from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
 from covey.torch.clip import before_update, clipped_step
-from covey.torch.codecs import carried, compression_of
+from covey.torch.codecs import carried
 from covey.torch.compression import Compression, Compressor
 from covey.torch.core_trainer import CoreTrainer
-from covey.torch.farewell import Farewell
 from covey.torch.layout import (
     BUCKET_BYTES,
     BucketPlan,
     Groups,
     Named,
-    name_parameters,
     names_of,
     parameter_names,
-    plan_buckets,
 )
 from covey.torch.mixed import MixedTrainer
 from covey.torch.ops import allreduce
@@ -46,9 +41,7 @@ from covey.torch.own import supports_scaling, take_settled
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer
 from covey.torch.snapshot import carry
-from covey.torch.tensors import CODES
 from covey.torch.training import (
-    begin_training,
     empty_gradients,
     end_step,
     leave_training,
@@ -56,7 +49,9 @@ from covey.torch.training import (
     move_to,
     turn,
 )
+from covey.torch.twin import build, convert, restore, start, twin_of
 from covey.torch.update import raise_late
+
 
 class _Distributed(torch.optim.Optimizer):
     """The methods that a distributed optimizer has on top of its class. Never instantiated: the
@@ -265,37 +260,7 @@ class _Distributed(torch.optim.Optimizer):
         if named_parameters is not None:
             self._covey_options["named_parameters"] = list(named_parameters)
         with carried(self):
-            _build(self)
-
-
-def _build(optimizer: Any) -> None:
-    """Makes the reducer of ``optimizer`` from its options and parameters."""
-    options = optimizer._covey_options
-    group: Group = options["process_set"]
-    named = name_parameters(optimizer, options["named_parameters"])
-    trained = [(name, parameter) for name, parameter in named if parameter.requires_grad]
-    optimizer._covey_outside = [
-        (name, parameter) for name, parameter in named if not parameter.requires_grad
-    ]
-    optimizer._covey_reducer = None
-    for name, parameter in trained:
-        if parameter.dtype not in CODES:
-            raise InvalidArgument(f"{name}: gradients of {parameter.dtype} cannot be reduced")
-    plans = plan_buckets(trained, options["bucket_bytes"], options["groups"])
-    if not group.included() or group.size() == 1:
-        optimizer._covey_outside = []
-        return
-    op, factor = options["op"], options["gradient_predivide_factor"]
-    compression = compression_of(optimizer, trained)
-    flags_tell = op in (Average, Sum, Max) and compression.codec is None
-    reduction = Reduction(core_code(op), factor, compression, group, flags_tell)
-    met = agree(optimizer, trained, plans, compression)
-    if met.is_mixed:
-        optimizer._covey_trainer = MixedTrainer(optimizer, trained, group, met)
-        return
-    optimizer._covey_plans = (plans, reduction)
-    optimizer._covey_progress.share(trained)
-    begin_training(optimizer)
+            build(self)
 
 
 def DistributedOptimizer(
@@ -352,9 +317,11 @@ def DistributedOptimizer(
         >>> optimizer = hvd.DistributedOptimizer(sgd, named_parameters=model.named_parameters())
     """
     check_options(optimizer, op, gradient_predivide_factor, compression)
-    wrapped = _wrap(
+    wrapped = twin_of(
         optimizer,
+        _Distributed,
         Progress(choose(method, settings), process_set),
+        check_passes(backward_passes_per_step),
         named_parameters=names_of(named_parameters, model),
         model=model,
         compression=compression,
@@ -365,31 +332,35 @@ def DistributedOptimizer(
         process_set=process_set,
         bucket_bytes=bucket_bytes,
     )
-    wrapped.backward_passes_per_step = check_passes(backward_passes_per_step)
-    _build(wrapped)
-    return wrapped
+    return start(wrapped)
 
 
-def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) -> Any:
-    """A twin of ``optimizer``, sharing state and parameter groups, with the methods above."""
-    own = {
-        name: value
-        for name, value in vars(_Distributed).items()
-        if name not in ("__annotations__", "__dict__", "__qualname__", "__weakref__")
-    }
-    own["__doc__"] = type(optimizer).__doc__
-    kind = type(type(optimizer).__name__, (type(optimizer),), own)
-    wrapped: Any = object.__new__(kind)
-    # A scheduler made before has put a `step` into the instance, bound to the old optimizer.
-    wrapped.__dict__.update({k: v for k, v in vars(optimizer).items() if k != "step"})
-    wrapped._covey_class = kind
-    wrapped._covey_options, wrapped._covey_progress = options, progress
-    wrapped._covey_reducer = None
-    wrapped._covey_trainer = None
-    wrapped._covey_outside = []
-    wrapped._covey_carried, wrapped._covey_functions = [], []  # Of carry() and before_update().
-    wrapped._covey_synchronized = wrapped._covey_is_settled = False
-    wrapped._covey_should_synchronize = True
-    wrapped._covey_farewell = Farewell(wrapped)
-    state.add_optimizer(wrapped)
-    return wrapped
+def distribute(optimizer: torch.optim.Optimizer, method: str, **options: Any) -> None:
+    """Makes ``optimizer`` itself a distributed one, which averages; all ranks call it.
+
+    Args:
+        optimizer: a torch optimizer.
+        method: a full text, as ``choose`` gives it.
+        **options: ``named_parameters`` (a list), ``model``, ``compression``, ``process_set`` and
+            ``bucket_bytes``, as of ``DistributedOptimizer``.
+
+    Raises:
+        As ``DistributedOptimizer``; then ``optimizer`` is as it was.
+    """
+    check_options(optimizer, Average, 1.0, options["compression"])
+    convert(
+        optimizer,
+        _Distributed,
+        Progress(method, options["process_set"]),
+        1,
+        op=Average,
+        gradient_predivide_factor=1.0,
+        groups=None,
+        sparse_as_dense=False,
+        **options,
+    )
+    try:
+        start(optimizer)
+    except BaseException:
+        restore(optimizer)
+        raise

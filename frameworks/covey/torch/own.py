@@ -56,14 +56,19 @@ def _scales_itself(optimizer: Any) -> bool:
     looks at the gradients: those that are reduced by all have to be there, alike on all ranks."""
     reducer = optimizer._covey_reducer
     if reducer is not None and reducer.has_begun and optimizer._covey_should_synchronize:
-        optimizer.synchronize()
-        optimizer._covey_synchronized, optimizer._covey_is_settled = False, True
+        settle(optimizer)
     own = optimizer.__dict__.get("_step_supports_amp_scaling", False)
     return is_own(optimizer) or bool(own)
 
 
+def settle(optimizer: Any) -> None:
+    """Reduces gradients before ``step()``, which then applies them as they are."""
+    optimizer.synchronize()
+    optimizer._covey_synchronized, optimizer._covey_is_settled = False, True
+
+
 def take_settled(optimizer: Any) -> bool:
-    """Whether the gradients of the update that comes were reduced for a GradScaler."""
+    """Whether ``settle`` was called for the update that comes."""
     is_settled, optimizer._covey_is_settled = optimizer._covey_is_settled, False
     reducer = optimizer._covey_reducer
     return is_settled and not (reducer is not None and reducer.has_begun)

@@ -1,0 +1,363 @@
+"""covey.torch.DistributedDataParallel trains as DistributedOptimizer does, by every method, and as
+torch's class where all ranks wait for gradients.
+
+Each rank trains the same net twice: wrapped, with a plain optimizer, and with a
+DistributedOptimizer, or with torch's class over backend covey. Models are compared bit by bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import unittest
+import warnings
+from typing import Any, Callable, Dict, List
+
+import torch
+from nets import BATCH, batch_of, loss_of, make_net
+from process_groups import in_group
+from ranks import SharedPool, refusal_of
+
+import covey
+import covey.torch as hvd
+from covey.torch import ddp_arguments
+
+pool = SharedPool(__file__)
+Torchs = torch.nn.parallel.DistributedDataParallel
+STEPS = 7
+# Those whose result does not depend on when a rank comes.
+EXACT = (
+    "allreduce",
+    "allreduce:clip_norm=0.5",
+    "eager:admit=all",
+    "local:local_steps=2",
+    "dpsgd",
+    "wagma:admit=all",
+    "diloco:local_steps=3,admit=all",
+    "local:local_steps=2,then=allreduce@4",
+    "allreduce:warmup_steps=0,then=eager@3:admit=all",
+)
+ANY_TIME = ("eager", "wagma", "adpsgd", "swarm")
+
+
+def tearDownModule() -> None:
+    pool.close()
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+def numbers_of(net: torch.nn.Module) -> List[torch.Tensor]:
+    inner = net.module if isinstance(net, Torchs) else net
+    return [it.detach().clone() for it in (*inner.parameters(), *inner.buffers())]
+
+
+def assert_same(net: torch.nn.Module, other: torch.nn.Module, what: Any) -> None:
+    for (name, _), one, two in zip(net.named_parameters(), numbers_of(net), numbers_of(other)):
+        assert torch.equal(one, two), (what, name, (one - two).abs().max())
+
+
+def train(net: Any, optimizer: Any, steps: int = STEPS, pause: Any = None, passes: int = 1) -> None:
+    """As scripts for torch's class do, gradients added up over ``passes``."""
+    for step in range(steps):
+        optimizer.zero_grad()
+        inputs, targets = batch_of(step, hvd.rank(), passes)
+        for i in range(passes):
+            part = slice(i * BATCH, (i + 1) * BATCH)
+            is_last = i == passes - 1
+            with contextlib.nullcontext() if is_last or pause is None else pause():
+                loss_of(net, (inputs[part], targets[part]), 1 / passes).backward()
+        optimizer.step()
+
+
+def as_distributed_optimizer(method: str) -> None:
+    wrapped = hvd.DistributedDataParallel(make_net(), method=method)
+    optimizer = sgd(wrapped.parameters())
+    train(wrapped, optimizer)
+    net = make_net()
+    distributed = hvd.DistributedOptimizer(sgd(net.parameters()), model=net, method=method)
+    train(net, distributed)
+    assert_same(wrapped, net, method)
+    wrapped.finish()
+    distributed.finish()
+    assert_same(wrapped, net, method)
+    hvd.check_replicas(wrapped.module)
+    assert type(optimizer).__name__ == "SGD" and isinstance(wrapped, Torchs)
+
+
+def at_any_time(method: str) -> None:
+    wrapped = hvd.DistributedDataParallel(make_net(), method=method)
+    optimizer = sgd(wrapped.parameters())
+    train(wrapped, optimizer)
+    wrapped.finish()
+    hvd.check_replicas(wrapped.module)
+    assert all(torch.isfinite(it).all() for it in wrapped.parameters())
+
+
+class Normed(torch.nn.Module):
+    """Has buffers, a branch that is not always used, and several outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(6, 8)
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.second = torch.nn.Linear(8, 3)
+        self.unused = torch.nn.Linear(8, 3)
+
+    def forward(self, inputs: torch.Tensor, branch: bool = False) -> Dict[str, Any]:
+        x = torch.relu(self.norm(self.first(inputs)))
+        out = self.second(x) + (self.unused(x) if branch else 0)
+        return {"out": [out], "features": (x, "features")}
+
+
+def normed_loss(net: torch.nn.Module, batch: Any, branch: bool = False) -> torch.Tensor:
+    found = net(batch[0], branch=branch)
+    return ((found["out"][0] - batch[1]) ** 2).mean() + found["features"][0].mean()
+
+
+def pair(**options: Any) -> Any:
+    """A net wrapped by torch's class, and the same by Covey's."""
+    torch.manual_seed(hvd.rank())  # The first rank's is what counts.
+    net = Normed()
+    ours = hvd.DistributedDataParallel(copy.deepcopy(net), method="allreduce", **options)
+    return Torchs(net, find_unused_parameters=True, **options), ours
+
+
+@in_group
+def as_torchs(loop: str) -> None:
+    results = [LOOPS[loop](net) for net in pair()]
+    for number, (theirs, ours) in enumerate(zip(*results)):
+        if hvd.size() == 2:
+            assert torch.equal(theirs, ours), (loop, number, theirs, ours)
+        torch.testing.assert_close(theirs, ours, msg=lambda text: f"{loop} {number}: {text}")
+
+
+def steps_of(net: Any) -> List[torch.Tensor]:
+    """Branches differ, gradients are clipped, the scheduler is made before the first step."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    seen = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for step in range(6):
+            optimizer.zero_grad(set_to_none=step % 2 == 0)
+            normed_loss(net, batch_of(step, hvd.rank()), step % 3 == hvd.rank()).backward()
+            seen.append(torch.nn.utils.clip_grad_norm_(net.module.second.parameters(), 0.1))
+            seen += [it.grad.clone() for it in net.module.second.parameters()]
+            optimizer.step()
+            scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.01 / 8
+    return [*seen, *numbers_of(net)]
+
+
+def accumulated(net: Any) -> List[torch.Tensor]:
+    """By no_sync, and without it."""
+    optimizer = sgd(net.parameters())
+    for step in range(4):
+        optimizer.zero_grad()
+        with net.no_sync() if step < 2 else contextlib.nullcontext():
+            for part in range(2):
+                normed_loss(net, batch_of(100 * part + step, hvd.rank())).backward()
+        normed_loss(net, batch_of(step, hvd.rank()), True).backward()
+        optimizer.step()
+    return numbers_of(net)
+
+
+def scaled(net: Any) -> List[torch.Tensor]:
+    """With a GradScaler, which finds an overflow of one rank."""
+    optimizer = sgd(net.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+    for step in range(5):
+        optimizer.zero_grad()
+        loss = normed_loss(net, batch_of(step, hvd.rank()), True)
+        factor = float("inf") if (step, hvd.rank()) == (2, 1) else 1.0
+        scaler.scale(loss * factor).backward()
+        if step % 2:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+    return [*numbers_of(net), torch.tensor(scaler.get_scale())]
+
+
+def evaluated(net: Any) -> List[torch.Tensor]:
+    """Evaluations between; a gradient that is thrown away; two passes before one backward pass."""
+    optimizer = sgd(net.parameters())
+    for step in range(4):
+        loss = normed_loss(net, batch_of(step, hvd.rank()), True)
+        loss.backward()
+        optimizer.zero_grad()
+        both = [normed_loss(net.eval(), batch_of(step, hvd.rank(), n), True) for n in (1, 2)]
+        (both[0] + both[1]).backward()
+        optimizer.step()
+        with torch.no_grad():
+            normed_loss(net.eval(), batch_of(step, hvd.rank()))
+        net.train()
+    return numbers_of(net)
+
+
+LOOPS: Dict[str, Callable[[Any], List[torch.Tensor]]] = {
+    "steps": steps_of,
+    "accumulated": accumulated,
+    "scaled": scaled,
+    "evaluated": evaluated,
+}
+
+
+def accumulates_by(method: str) -> None:
+    """no_sync() as that of the optimizer, which has it without effect where nothing is reduced."""
+    wrapped = hvd.DistributedDataParallel(make_net(), method=method)
+    train(wrapped, sgd(wrapped.parameters()), passes=3, pause=wrapped.no_sync)
+    net = make_net()
+    distributed = hvd.DistributedOptimizer(sgd(net.parameters()), model=net, method=method)
+    train(net, distributed, passes=3, pause=distributed.no_sync)
+    assert_same(wrapped, net, method)
+
+
+def overflows_by(method: str) -> None:
+    """One rank's gradients overflow: its GradScaler leaves them out, and all do the step."""
+    wrapped = hvd.DistributedDataParallel(make_net(), method=method)
+    optimizer = sgd(wrapped.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for step in range(4):
+        optimizer.zero_grad()
+        factor = float("inf") if (step, hvd.rank()) == (1, 0) else 1.0
+        scaler.scale(loss_of(wrapped, batch_of(step, hvd.rank())) * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    wrapped.finish()
+    hvd.check_replicas(wrapped.module)
+    assert all(torch.isfinite(it).all() for it in wrapped.parameters())
+
+
+def several_models() -> None:
+    """Two optimizers of one model, one of two models, one made before the wrap, a second one."""
+    torch.manual_seed(1)
+    parts = [torch.nn.Linear(6, 6), torch.nn.Linear(6, 3)]
+    before = sgd(parts[0].parameters())
+    one = hvd.DistributedDataParallel(parts[0], method="local:local_steps=2")
+    two = hvd.DistributedDataParallel(parts[1], method="local:local_steps=2")
+    after = sgd(two.parameters())
+    inputs = torch.full((2, 6), float(hvd.rank() + 1))
+    for _ in range(2):
+        two(one(inputs)).mean().backward()
+        before.step()
+        after.step()
+        before.zero_grad()
+        after.zero_grad()
+    for part in parts:
+        hvd.check_replicas(part)
+    both = sgd([*one.parameters(), *two.parameters()])
+    for _ in range(2):
+        two(one(inputs)).mean().backward()
+        both.step()
+        both.zero_grad()
+    for part in parts:
+        hvd.check_replicas(part)
+
+
+def by_group() -> None:
+    """A process set trains apart from the rest; names of parameters and state are torch's."""
+    members = hvd.ProcessSet([0, 1])
+    net = torch.nn.Linear(2, 1)
+    if members.included():
+        torch.nn.init.constant_(net.weight, hvd.rank())
+        model = hvd.DistributedDataParallel(net, process_set=members, method="allreduce")
+        assert net.weight[0, 0] == 0  # The first rank's.
+        assert list(model.state_dict()) == ["module.weight", "module.bias"]
+        model.load_state_dict(model.state_dict())
+        opt = sgd(model.parameters())
+        model(torch.full((1, 2), float(hvd.rank()))).mean().backward()
+        assert torch.equal(net.weight.grad, torch.full((1, 2), 0.5)), net.weight.grad
+        opt.step()
+        copied = copy.deepcopy(model)
+        copied(torch.ones(1, 2)).mean().backward()
+        model.finish()
+
+
+def refusals() -> Dict[str, str]:
+    Model, net = hvd.DistributedDataParallel, torch.nn.Linear(2, 1)
+    model, other = Model(net, method="local"), torch.nn.Linear(2, 1)
+    found = {
+        name: refusal_of(lambda name=name: Model(torch.nn.Linear(2, 1), **{name: object()}))
+        for name in ddp_arguments._REFUSED
+    }
+    found["hook"] = refusal_of(lambda: model.register_comm_hook(None, None))
+    found["join"] = refusal_of(model.join)
+    found["settings"] = refusal_of(lambda: Model(torch.nn.Linear(2, 1), local_steps=2))
+    found["device_ids"] = refusal_of(lambda: Model(torch.nn.Linear(2, 1), device_ids=[0]))
+    outside = sgd([*model.parameters(), *other.parameters()])
+    found["outside"] = refusal_of(lambda: model(torch.ones(1, 2)))
+    del outside
+    loss = model(torch.ones(1, 2)).mean()
+    late = sgd(model.parameters())
+    loss.backward()
+    found["late"] = refusal_of(late.step)
+    return found
+
+
+def compiled() -> None:
+    net = make_net()
+    model = hvd.DistributedDataParallel(net, method="local:local_steps=2")
+    train(torch.compile(model, backend="eager"), sgd(model.parameters()), 4)
+    hvd.check_replicas(net)
+
+
+class DdpTest(unittest.TestCase):
+    def test_trains_as_distributed_optimizer(self) -> None:
+        for method in EXACT:
+            with self.subTest(method=method):
+                pool(3).call(as_distributed_optimizer, method)
+
+    def test_trains_by_methods_that_wait_for_none(self) -> None:
+        for method in ANY_TIME:
+            with self.subTest(method=method):
+                pool(3).call(at_any_time, method)
+
+    def test_trains_as_torchs_class(self) -> None:
+        for size in (2, 3):
+            for loop in LOOPS:
+                with self.subTest(size=size, loop=loop):
+                    pool(size).call(as_torchs, loop)
+
+    def test_accumulates(self) -> None:
+        for method in ("allreduce", "local:local_steps=2", "eager:admit=all"):
+            with self.subTest(method=method):
+                pool(3).call(accumulates_by, method)
+
+    def test_overflows_of_one_rank(self) -> None:
+        for method in ("eager", "local:local_steps=2"):
+            with self.subTest(method=method):
+                pool(3).call(overflows_by, method)
+
+    def test_several_models_and_optimizers(self) -> None:
+        pool(3).call(several_models)
+
+    def test_a_part_of_the_ranks(self) -> None:
+        pool(3).call(by_group)
+
+    def test_a_compiled_model(self) -> None:
+        pool(3).call(compiled)
+
+    def test_refusals_name_the_remedy(self) -> None:
+        for found in pool(3).call(refusals):
+            for name in ddp_arguments._REFUSED:
+                self.assertIn(f"DistributedDataParallel: {name} is not there", found[name])
+            self.assertIn("codec=", found["hook"])
+            self.assertIn("max_wait", found["join"])
+            self.assertIn("DistributedDataParallel has no such argument", found["settings"])
+            self.assertIn("for a model on one GPU", found["device_ids"])
+            self.assertIn("wrap its module too", found["outside"])
+            self.assertIn("make the optimizer before the forward pass", found["late"])
+
+    def test_trains_alone(self) -> None:
+        covey.init()
+        model = hvd.DistributedDataParallel(torch.nn.Linear(6, 3), method="allreduce")
+        optimizer = sgd(model.parameters())
+        train(model, optimizer, 2)
+        model.finish()
+
+
+if __name__ == "__main__":
+    unittest.main()
