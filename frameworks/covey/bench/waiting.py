@@ -3,7 +3,7 @@
 Sleeping stands for computing, so that ranks wait for each other and not for a core. Three
 questions, each with the wanted and the best possible figure: one of 4 ranks is stopped (`kill
 -STOP`) for seconds; one of 4 is 10 times slower for good; each step one random rank of 8 is late.
-With little effort those 8 are 4.
+With little effort those 8 are 4. `waiting_hosts` asks them of several hosts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import covey
 from covey.bench.bound import ends, skipping_seconds
 from covey.bench.method_text import setting
+from covey.bench.waiting_show import Line, Panel
 from covey.inject import drawn, parse
 from covey.launch.run import run
 from covey.method import full_text, methods, plan
@@ -66,35 +67,6 @@ class Effort:
 SMALL = Effort(step_s=0.004, stop_s=0.2, slow_s=0.6, ranks=4, steps=12, max_wait="100ms")
 
 
-class Line(NamedTuple):
-    """One figure.
-
-    Attributes:
-        name: the contestant.
-        value: the measured figure.
-        wanted: the figure to reach.
-        bound: the best possible figure; None where that is not another number than `wanted`.
-        busy: processor time in parts of the cores.
-        raw: the measurements behind it.
-    """
-
-    name: str
-    value: float
-    wanted: float
-    bound: Optional[float]
-    busy: float
-    raw: Dict[str, Any]
-
-
-class Panel(NamedTuple):
-    """A question and its figures. `less`: whether what is wanted is at most that."""
-
-    title: str
-    unit: str
-    less: bool
-    lines: List[Line]
-
-
 # ---- On the ranks ------------------------------------------------------------------------------
 
 
@@ -127,7 +99,8 @@ class Trainer:
         self.lengths.append(round(time.monotonic() - began, 6))
 
 
-def _start() -> None:
+def start() -> None:
+    """This process becomes a rank."""
     os.environ.pop("COVEY_SUMMARY_FD", None)  # The bench has its own table.
     covey.init()
 
@@ -142,7 +115,7 @@ def _finish(optimizer: Any) -> None:
             pass  # max_wait, which is short here.
 
 
-def _timed(work: Callable[[Trainer], None], method: str, base_s: float) -> Dict[str, Any]:
+def timed(work: Callable[[Trainer], None], method: str, base_s: float) -> Dict[str, Any]:
     """The figures of this rank in `work`, after steps that warm up."""
     trainer = Trainer(method)
     for _ in range(12):  # Makes max_wait's median, and what is made once.
@@ -183,7 +156,7 @@ def stopped_on_rank(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
         if covey.rank() == 0:
             stopper.join()
 
-    return {name: covey.allgather_object(_timed(work, effort.method(name), effort.step_s))
+    return {name: covey.allgather_object(timed(work, effort.method(name), effort.step_s))
             for name in names}
 
 
@@ -200,23 +173,22 @@ def slow_on_rank(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
                 while time.monotonic() < end:
                     trainer.step(effort.step_s * (SLOW if is_slow else 1))
 
-            mine = _timed(work, effort.method(name), effort.step_s)
+            mine = timed(work, effort.method(name), effort.step_s)
             found[name + (", free" if free else "")] = covey.allgather_object(mine)
     return found
 
 
 def few_main(names: Tuple[str, ...], effort: Effort) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     """Both, in one job."""
-    _start()
+    start()
     return stopped_on_rank(names, effort), slow_on_rank(names, effort)
 
 
-def random_main(
+def random_on_rank(
     texts: Tuple[str, ...], delays: List[List[float]], base_s: float, steps: int
 ) -> List[Any]:
     """By method the figures of all ranks of which a random one is late each step. A rank that skips
     ahead ends with the version of so many steps."""
-    _start()
     found = []
     for text in texts:
         chosen = plan(full_text(text), 0, 0)
@@ -235,15 +207,24 @@ def random_main(
                 trainer.step(base_s, delay)
                 number = trainer.optimizer.version - first if skips else number + 1
 
-        figures = {**_timed(work, text, base_s), "needed": needed, "skips": skips}
+        figures = {**timed(work, text, base_s), "needed": needed, "skips": skips}
         found.append(covey.allgather_object(figures))
     return found
+
+
+def random_main(
+    texts: Tuple[str, ...], delays: List[List[float]], base_s: float, steps: int
+) -> List[Any]:
+    """The same in a job of its own."""
+    start()
+    return random_on_rank(texts, delays, base_s, steps)
 
 
 # ---- Questions ---------------------------------------------------------------------------------
 
 
-def _busy(ranks: List[Dict[str, Any]]) -> float:
+def busy(ranks: List[Dict[str, Any]]) -> float:
+    """Processor time of all ranks in parts of this host's cores."""
     seconds = max(rank["seconds"] for rank in ranks)
     return sum(rank["processor_s"] for rank in ranks) / seconds / len(os.sched_getaffinity(0))
 
@@ -259,7 +240,7 @@ def stopped(effort: Effort, found: Dict[str, Any]) -> Panel:
         others = [length for rank in ranks[:-1] for length in rank["lengths"]]
         ordinary = [length for length in others if length < 0.8 * effort.wait_s]
         wanted = effort.wait_s + max(ordinary, default=effort.step_s)
-        lines.append(Line(name, max(others), wanted, None, _busy(ranks), {"ranks": ranks}))
+        lines.append(Line(name, max(others), wanted, None, busy(ranks), {"ranks": ranks}))
     title = f"one of 4 ranks stopped for {effort.stop_s:g} s: longest step of the others"
     return Panel(title, "s", True, lines)
 
@@ -277,17 +258,22 @@ def _pace_after_first_wait(lengths: List[float], wait_s: float) -> float:
     return len(rest) / sum(rest) if rest else 0.0
 
 
+def percent_of_free_pace(
+    ranks: List[Dict[str, Any]], free: List[Dict[str, Any]], wait_s: float
+) -> float:
+    """The pace of all but the last rank, after they have waited for that one for the first time."""
+    alone = statistics.fmean(len(rank["lengths"]) / sum(rank["lengths"]) for rank in free)
+    pace = statistics.fmean(_pace_after_first_wait(rank["lengths"], wait_s) for rank in ranks[:-1])
+    return 100 * pace / alone
+
+
 def slow(effort: Effort, found: Dict[str, Any]) -> Panel:
     """The pace of those that are not slow, in percent of their pace without the slow rank."""
     lines = []
     for name in _names():
         ranks, free = found[name], found[name + ", free"]
-        alone = statistics.fmean(len(rank["lengths"]) / sum(rank["lengths"]) for rank in free)
-        pace = statistics.fmean(
-            _pace_after_first_wait(rank["lengths"], effort.wait_s) for rank in ranks[:-1]
-        )
-        raw = {"ranks": ranks, "free": free}
-        lines.append(Line(name, 100 * pace / alone, 90.0, 100.0, _busy(ranks), raw))
+        pace = percent_of_free_pace(ranks, free, effort.wait_s)
+        lines.append(Line(name, pace, 90.0, 100.0, busy(ranks), {"ranks": ranks, "free": free}))
     title = f"one of 4 ranks {SLOW} times slower for good: pace of the others after the first wait"
     return Panel(title, "% of free pace", False, lines)
 
@@ -323,7 +309,7 @@ def random(effort: Effort) -> Panel:
             bound = steps * size / sum(last)
             value = steps * size / sum(rank["seconds"] for rank in ranks)
         scaled = wanted * 0.1 / base_s
-        lines.append(Line(name, value, scaled, bound, _busy(ranks), {"ranks": ranks}))
+        lines.append(Line(name, value, scaled, bound, busy(ranks), {"ranks": ranks}))
     title = (f"one random rank of {size} late by {3e3 * base_s:g} ms each step of "
              f"{1e3 * base_s:g} ms, {ELEMENTS:,} float32, {steps} steps")
     return Panel(title, "steps/s", False, lines)
@@ -334,59 +320,3 @@ def bench(small: bool) -> List[Panel]:
     effort = SMALL if small else Effort()
     was_stopped, was_slow = run(few_main, (_names(), effort), num_proc=4)[0]
     return [stopped(effort, was_stopped), slow(effort, was_slow), random(effort)]
-
-
-# ---- Display -----------------------------------------------------------------------------------
-
-
-def table(about: Dict[str, Any], panels: List[Panel]) -> List[str]:
-    """Lines for a person."""
-    lines = [f"waiting: {about['cores']} cores, covey {covey.__version__}; sleeping stands for "
-             "computing; methods as they are by default"]
-    for panel in panels:
-        lines.append(f"{panel.title}; {panel.unit}")
-        for line in panel.lines:
-            sign = "<=" if panel.less else ">="
-            holds = line.value <= line.wanted if panel.less else line.value >= line.wanted
-            bound = f"  possible {line.bound:6.2f}" if line.bound is not None else ""
-            lines.append(f"  {line.name:12}{line.value:7.2f}  wanted {sign} {line.wanted:5.2f}"
-                         f"{bound}  cores busy {line.busy:4.0%}{'' if holds else '  MISSED'}")
-    return lines
-
-
-def as_json(about: Dict[str, Any], panels: List[Panel]) -> Dict[str, Any]:
-    """Everything, the length of each step in seconds."""
-    found = [{**panel._asdict(), "lines": [line._asdict() for line in panel.lines]}
-             for panel in panels]
-    return {**about, "panels": found}
-
-
-def draw(panels: List[Panel], path: str) -> Optional[str]:
-    """Writes a picture. Returns why not, or None."""
-    try:
-        import matplotlib
-    except ImportError:
-        return "matplotlib is not installed"
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, rows = pyplot.subplots(len(panels), figsize=(8, 8), layout="constrained")
-    for axes, panel in zip(rows, panels):
-        places = range(len(panel.lines))
-        axes.barh(places, [line.value for line in panel.lines], color="tab:blue", alpha=0.6)
-        for at, colour, label in (
-            ([line.wanted for line in panel.lines], "tab:red", "wanted"),
-            ([line.bound for line in panel.lines], "black", "possible at most"),
-        ):
-            if None not in at:
-                low, high = [p - 0.4 for p in places], [p + 0.4 for p in places]
-                axes.vlines(at, low, high, colour, label=label)
-        axes.set_yticks(places, [line.name for line in panel.lines])
-        axes.invert_yaxis()
-        axes.set_title(panel.title, fontsize="medium")
-        axes.set(xlabel=panel.unit)
-        axes.grid(axis="x", alpha=0.3)
-        axes.legend(fontsize="small", loc="lower left")
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-    return None

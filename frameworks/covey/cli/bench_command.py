@@ -9,10 +9,20 @@ import re
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from covey.bench import cards, cuda_job, job, picture, show, waiting
+from covey.bench import (
+    cards,
+    cuda_job,
+    job,
+    picture,
+    show,
+    waiting,
+    waiting_hosts,
+    waiting_show,
+)
 from covey.bench.contest import Effort, Row
 from covey.cli.values import UsageError, number_of_ranks
 from covey.launch.check import check_writable_folder
+from covey.launch.hosts import parse as parse_hosts
 from covey.launch.spec import JobFailed, LaunchError
 
 _HELP = "measure Covey beside torch's Gloo and DDP, MPI and oneCCL, on this host"
@@ -33,6 +43,7 @@ _EPILOG = """examples:
   covey bench allreduce --np 4 --vs none --out results
   covey bench step --np 8 --device cuda
   covey bench allreduce --sizes 8,64KiB,1MiB,25MB --vs gloo,openmpi,mpich
+  covey bench waiting -H a,b,c,d
 
 The contestants take turns in the same processes. Compare figures of one run only, and rather the
 ratios: machines change their speed by themselves. Beside each workload stands what the machine was
@@ -105,6 +116,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--rounds", type=number_of_ranks, default=5, help="turns of each (5)")
     parser.add_argument("--samples", type=number_of_ranks, default=5, help="samples per turn (5)")
     parser.add_argument("--out", metavar="DIR", help="also write DIR/WHAT.json and DIR/WHAT.png")
+    parser.add_argument("-H", "--hosts", metavar="HOST:N,...",
+                        help="of waiting: on these hosts, as coveyrun -H starts ranks")
     parser.add_argument("--small", action="store_true", help="little work: does it run at all?")
     parser.set_defaults(act=_act, parser=parser)
 
@@ -147,6 +160,8 @@ def _act(arguments: argparse.Namespace) -> int:
 
 def _unfit(arguments: argparse.Namespace) -> Optional[str]:
     """Why this cannot be measured on the device asked for; None: it can."""
+    if arguments.hosts is not None and arguments.kind != "waiting":
+        return f"{arguments.kind} is measured on one host; waiting has -H"
     if arguments.device == "cpu":
         return "kernels are those of cards: --device cuda" if arguments.kind == "kernels" else None
     if arguments.kind not in cards.KINDS:
@@ -197,21 +212,24 @@ def _on_cards(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[
 
 
 def _act_waiting(arguments: argparse.Namespace) -> int:
-    about = show.describe("waiting", 8)
+    hosts = arguments.hosts
     try:
+        size = 8 if hosts is None else sum(host.slots for host in parse_hosts(hosts))
+        about = show.describe("waiting", size)
         if arguments.out is not None:
             check_writable_folder("--out", arguments.out)
-        panels = waiting.bench(arguments.small)
+        small = arguments.small
+        panels = waiting.bench(small) if hosts is None else waiting_hosts.bench(hosts, small)
     except LaunchError as error:
         sys.stderr.write(f"covey bench: {error}\n")
         return 2
     except JobFailed as error:
         return error.exit_code
-    print("\n".join(waiting.table(about, panels)), flush=True)
+    print("\n".join(waiting_show.table(about, panels)), flush=True)
     if arguments.out is not None:
-        text = json.dumps(waiting.as_json(about, panels)) + "\n"
+        text = json.dumps(waiting_show.as_json(about, panels)) + "\n"
         _write(arguments.out, "waiting", text)
-        why = waiting.draw(panels, os.path.join(arguments.out, "waiting.png"))
+        why = waiting_show.draw(panels, os.path.join(arguments.out, "waiting.png"))
         if why is not None:
             print(f"no picture: {why}")
     return 0
