@@ -1,24 +1,30 @@
-"""Parts of torch that few tests use are loaded when they are asked for.
+"""Parts of torch that few tests use are loaded when they are asked for; no garbage is collected
+while a framework is imported.
 
 Of the processor's time in which torch starts and makes its first optimizer, two thirds go into its
 compiler (torch._dynamo, of which an optimizer wants two functions that do nothing outside of it),
 into torch.export, and into what operations give on the device "meta". The compiler, once loaded,
-finds all of them. Python imports this file by its name in every process that has its folder in
-PYTHONPATH, as those that tests start have. TEST_WHOLE_TORCH=1 leaves torch as it is.
+finds all of them. A third of the time of TensorFlow, and of torch, goes into the search for garbage
+among objects that they keep for ever. A fork of torch ends without libtorch's destructors, which
+take longer than its start. Python imports this file by its name in every process that has its
+folder in PYTHONPATH, as those that tests start have. TEST_WHOLE_TORCH=1 leaves all as it is.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import importlib
 import importlib.util
 import os
 import sys
 import types
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 _DYNAMO = "torch._dynamo"
 _META = "torch._meta_registrations"  # imported for what it registers
 _LATER = [_DYNAMO, "torch.export", _META]  # those that are not yet loaded
+_FRAMEWORKS = ("torch", "tensorflow")
 
 
 class _Later(types.ModuleType):
@@ -53,6 +59,11 @@ class _Finder:
             spec = _spec_of(name)
             spec.loader = self
             return spec
+        if name in _FRAMEWORKS:
+            spec = _spec_of(name)
+            if spec is not None:
+                spec.loader.exec_module = _without_garbage(spec.loader.exec_module)
+            return spec
         package = name.rpartition(".")[0]
         if package in _LATER:
             _load(package)
@@ -73,6 +84,32 @@ class _Finder:
 
 
 _FINDER = _Finder()
+
+
+def _without_garbage(
+    execute: Callable[[types.ModuleType], None]
+) -> Callable[[types.ModuleType], None]:
+    """The same without a search for garbage, then or later, among what a framework makes."""
+
+    def exec_module(module: types.ModuleType) -> None:
+        gc.disable()
+        try:
+            execute(module)
+        finally:
+            gc.freeze()
+            gc.enable()
+        if module.__name__ == "torch":
+            os.register_at_fork(after_in_child=_end_with_python)
+
+    return exec_module
+
+
+def _end_with_python() -> None:
+    """This process ends when Python has ended: libtorch's destructors, which come then, write to
+    pages that a fork shares until then."""
+    libc = ctypes.CDLL(None)
+    libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)  # Its code is the one of exit().
+    libc.__cxa_atexit(ctypes.cast(libc.fflush, ctypes.c_void_p), None, None)  # Before that.
 
 
 def _spec_of(name: str) -> Any:
