@@ -45,6 +45,7 @@ from covey.torch.checkpoint import Loaded, load, save
 from covey.torch.compression import Compression, Compressor
 from covey.torch.ddp import DistributedDataParallel
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
+from covey.torch.monitored_barrier import monitored_barrier
 from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.torch.optimizer import DistributedOptimizer
 from covey.torch.replicas import check_replicas
@@ -85,6 +86,7 @@ __all__ = [
     "local_rank",
     "local_size",
     "lr_scale",
+    "monitored_barrier",
     "poll",
     "rank",
     "save",
