@@ -40,7 +40,7 @@ from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
-from covey.torch import backend, ops
+from covey.torch import backend, elastic, ops  # noqa: F401  hvd.elastic.run
 from covey.torch.checkpoint import Loaded, load, save
 from covey.torch.compression import Compression, Compressor
 from covey.torch.ddp import DistributedDataParallel
@@ -100,7 +100,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name, "elastic")
+    raise absent(__name__, name)
 
 
 def __dir__() -> List[str]:
