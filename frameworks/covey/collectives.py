@@ -16,12 +16,12 @@ import functools
 from typing import Any, Optional, Sequence, TypeVar
 
 from covey.call_variants import LATER, CallVariant
-from covey.errors import InvalidArgument
+from covey.errors import InvalidArgument, Unsupported
 from covey.framework import Framework
 from covey.group import Group, world
 from covey.handles import Handle, HandleSet
 from covey.neighbors import Neighbors
-from covey.reduce_op import Average, choose_op, core_code
+from covey.reduce_op import NO_ADASUM, Adasum, Average, choose_op, core_code
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, GATHER, JOIN
 from covey.requests import REDUCESCATTER, How, split_counts, without_tensors
 
@@ -97,7 +97,7 @@ class Collectives(Neighbors[T]):
             average: deprecated, use ``op``.
             name: the same name on every rank finds together, in any order; operations without one
                 must come in one order on every rank.
-            op: Average (when None), Sum, Min, Max or Product.
+            op: Average (when None), Sum, Min, Max or Product; with torch Adasum.
             prescale_factor: not 0.
             postscale_factor: not 0.
             process_set: the ranks that take part; this rank must be one of them.
@@ -116,7 +116,10 @@ class Collectives(Neighbors[T]):
         Example:
             >>> mean_loss = hvd.allreduce(loss, name="loss")
         """
-        how = _reduction(ALLREDUCE, "allreduce", op, average, prescale_factor, postscale_factor)
+        scales = prescale_factor, postscale_factor
+        if op == Adasum and average is None:
+            return self._adasum(variant, tensor, name, scales, process_set, codec)
+        how = _reduction(ALLREDUCE, "allreduce", op, average, *scales)
         if codec is not None:
             how = how._replace(codec=codec)
         return self._alike(how, variant, tensor, name, process_set)
@@ -148,11 +151,17 @@ class Collectives(Neighbors[T]):
         Example:
             >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
         """
-        kind_name = "grouped_allreduce"
-        how = _reduction(ALLREDUCE, kind_name, op, average, prescale_factor, postscale_factor)
+        scales = prescale_factor, postscale_factor
+        if op == Adasum and average is None:
+            return self._adasum(variant, list(tensors), name, scales, process_set, codec)
+        how = _reduction(ALLREDUCE, "grouped_allreduce", op, average, *scales)
         if codec is not None:
             how = how._replace(codec=codec)
         return self._grouped_alike(how, variant, tensors, name, process_set)
+
+    def _adasum(self, *_: Any) -> Any:
+        """Both, by op=Adasum, of frameworks that have it."""
+        raise Unsupported(NO_ADASUM)
 
     def broadcast(
         self,

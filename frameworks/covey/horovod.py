@@ -37,6 +37,18 @@ HorovodInternalError = OperationError
 """Horovod's name of what :class:`covey.Mismatch` and :class:`covey.Aborted` have in common."""
 
 
+class HostsUpdatedInterrupt(RuntimeError):
+    """Horovod's name of a change of hosts. Never raised: the ranks of a job are fixed.
+
+    Args:
+        skip_sync: accepted for Horovod's sake.
+    """
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        super().__init__("the hosts have changed")
+        self.skip_sync = skip_sync
+
+
 def add_process_set(process_set: Union[Group, Iterable[int]]) -> Group:
     """The process set of some ranks. Nothing needs registration: other ranks are not asked.
 

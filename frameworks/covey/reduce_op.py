@@ -32,7 +32,8 @@ truncates toward zero (-3 and -4 give -3). Convert first where that matters."""
 Sum = ReduceOp.Sum
 """The sum, in rank order; that of integers wraps in their dtype."""
 Adasum = ReduceOp.Adasum
-"""Known by name only; using it raises Unsupported."""
+"""For torch: ``allreduce``, ``grouped_allreduce`` and ``DistributedOptimizer``. The sum of what is
+orthogonal in the ranks' tensors, the mean of what is parallel (arXiv:2006.02924)."""
 Min = ReduceOp.Min
 """The smallest number, element by element."""
 Max = ReduceOp.Max
@@ -40,14 +41,19 @@ Max = ReduceOp.Max
 Product = ReduceOp.Product
 """The product, in rank order; that of integers wraps in their dtype."""
 
+NO_ADASUM = (
+    "op=Adasum is there for allreduce, grouped_allreduce and DistributedOptimizer of covey.torch "
+    "only; use op=Average"
+)
 CORE_CODES = (1, 0, -1, 2, 3, 4)
 """ReduceOp -> covey_op."""
 
 
 def core_code(op: Any) -> int:
-    """The core's number of ``op``. Raises InvalidArgument, or Unsupported for Adasum."""
+    """The core's number of ``op``. Raises InvalidArgument, or Unsupported for Adasum, of which the
+    core knows nothing."""
     if op == Adasum:
-        raise Unsupported("op=Adasum is not implemented; use op=Average")
+        raise Unsupported(NO_ADASUM)
     if isinstance(op, int) and 0 <= op < len(CORE_CODES):
         return CORE_CODES[op]
     raise InvalidArgument(f"op must be Average, Sum, Min, Max or Product, not {op!r}")

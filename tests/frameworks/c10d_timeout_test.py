@@ -98,6 +98,27 @@ def other_calls() -> Any:
     ]
 
 
+def meet_without(late: int) -> Any:
+    """covey.torch.monitored_barrier, to which one rank comes late."""
+    from covey.torch import monitored_barrier
+
+    part = dist.new_group([0, 1])
+    monitored_barrier(part, wait_all_ranks=True)
+    if dist.get_rank() == late:
+        return None
+    return text_of(functools.partial(monitored_barrier, None, SHORT))
+
+
+def meet_late(late: int) -> None:
+    """All come; a group of Gloo has torch's own."""
+    from covey.torch import monitored_barrier
+
+    if dist.get_rank() == late:
+        monitored_barrier()
+    monitored_barrier(timeout=timedelta(seconds=60))
+    monitored_barrier(dist.new_group(backend="gloo"), timedelta(seconds=60))
+
+
 def apart() -> Any:
     """Rank 1 makes no call of the first group, and those of the two others the other way round."""
     alone, *groups = [dist.new_group(range(SIZE), timeout=t) for t in (SHORT, None, None)]
@@ -152,6 +173,17 @@ class TimeoutTest(unittest.TestCase):
                         self.check(one, late)
                 three, six = [float(SIZE)] * 4, [2.0 * SIZE] * 4
                 self.assertEqual(pool.call(sum_late), [[three, three, six]] * SIZE)
+        pool.call(end)
+
+    def test_monitored_barrier_names_the_rank_that_does_not_come(self) -> None:
+        pool = pools(SIZE)
+        pool.call(begin, timedelta(seconds=60))
+        for rank, said in enumerate(pool.call(meet_without, 1)):
+            if rank != 1:
+                text, missing = said
+                self.assertIn("within its timeout of 0.5 s: it waits for rank 1;", text)
+                self.assertEqual(missing, 1)
+        pool.call(meet_late, 1)
         pool.call(end)
 
     def test_every_call_of_every_group_has_its_groups_timeout(self) -> None:

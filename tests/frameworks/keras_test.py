@@ -174,6 +174,9 @@ def local_layers_in_fit() -> List[Any]:
 def saved_and_loaded(folder: str) -> Dict[str, Any]:
     """The models of load_model, saved with a distributed optimizer and with a plain one."""
     found: Dict[str, Any] = {}
+    divided = hvd.DistributedOptimizer(keras.optimizers.SGD(0.25), gradient_predivide_factor=2.0)
+    again = type(divided).from_config(divided.get_config())
+    found["factor"] = again.get_config()["gradient_predivide_factor"]
     for name in ("distributed", "plain"):
         inner = keras.optimizers.SGD(0.25, momentum=0.5)
         wrapped = hvd.DistributedOptimizer(inner, method="local:H=2")
@@ -304,6 +307,7 @@ class KerasTest(unittest.TestCase):
             ends = self.ranks(2).call(saved_and_loaded, folder)
         steps = SAMPLES // BATCH
         for end in ends:
+            self.assertEqual(end["factor"], 2.0)
             self.assertEqual(end["again"][0], "DistributedOptimizer")
             self.assertIn("local:local_steps=2", end["again"][1])
             for name in ("distributed", "plain"):

@@ -215,7 +215,7 @@ class ShortcutTest(unittest.TestCase):
 
     def test_errors_are_those_of_the_long_way(self) -> None:
         for wrong, kind, text in (
-            ({"op": hvd.Adasum}, covey.Unsupported, "Adasum"),
+            ({"op": hvd.Adasum, "codec": "int8"}, covey.Unsupported, "Adasum"),
             ({"op": 17}, covey.InvalidArgument, "17"),
             ({"process_set": covey.Group([0, 3])}, covey.InvalidArgument, "3"),
         ):

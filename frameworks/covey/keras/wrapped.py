@@ -109,6 +109,7 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
             "name": self.name,
             "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
             "op": int(self._covey_op),
+            "gradient_predivide_factor": float(self._covey_factor),
             "method": self._covey_method if self._covey_is_chosen else None,
         }
 
@@ -116,8 +117,13 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
     def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
         """Of a saved model. Needs ``init()``; without it load with ``compile=False``."""
         inner = keras.saving.deserialize_keras_object(config["optimizer"], custom_objects)
-        op = ReduceOp(config["op"])
-        return cls(inner, name=config["name"], op=op, method=config["method"])
+        return cls(
+            inner,
+            name=config["name"],
+            op=ReduceOp(config["op"]),
+            gradient_predivide_factor=config.get("gradient_predivide_factor", 1.0),
+            method=config["method"],
+        )
 
     # ---- Training -------------------------------------------------------------------------------
 

@@ -40,11 +40,12 @@ from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
-from covey.torch import backend, ops
+from covey.torch import backend, elastic, ops  # noqa: F401  hvd.elastic.run
 from covey.torch.checkpoint import Loaded, load, save
 from covey.torch.compression import Compression, Compressor
 from covey.torch.ddp import DistributedDataParallel
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
+from covey.torch.monitored_barrier import monitored_barrier
 from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.torch.optimizer import DistributedOptimizer
 from covey.torch.replicas import check_replicas
@@ -85,6 +86,7 @@ __all__ = [
     "local_rank",
     "local_size",
     "lr_scale",
+    "monitored_barrier",
     "poll",
     "rank",
     "save",
@@ -100,7 +102,7 @@ __all__ += ops.__all__
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name, "elastic")
+    raise absent(__name__, name)
 
 
 def __dir__() -> List[str]:

@@ -45,7 +45,7 @@ class Farewell:
         if progress.start is not None:
             progress.start.look(_STAY_S)
         trainer = optimizer._covey_trainer
-        if trainer is None or progress.reduces or progress.is_mixed:
+        if trainer is None or progress.reduces or progress.is_mixed or progress.adds_updates:
             return
         with contextlib.suppress(CoveyError):
             if not is_replicated(optimizer):

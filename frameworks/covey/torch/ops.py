@@ -189,7 +189,7 @@ def allreduce(
         average: deprecated, use ``op``.
         name: see the module.
         compression: ``Compression.none``, ``.fp16``, ``.bf16`` or ``.of(codec)``.
-        op: Average (when None), Sum, Min, Max or Product.
+        op: Average (when None), Sum, Min, Max, Product or, of floating-point numbers, Adasum.
         prescale_factor: not 0.
         postscale_factor: not 0.
         process_set: see the module.

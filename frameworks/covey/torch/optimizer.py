@@ -20,6 +20,7 @@ from covey.group import Group, world
 from covey.method import choose
 from covey.notice import warn_as_python
 from covey.reduce_op import Average
+from covey.torch.adasum_trainer import AdasumTrainer
 from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
 from covey.torch.clip import before_update, clipped_step
@@ -64,7 +65,7 @@ class _Distributed(torch.optim.Optimizer):
     _covey_plans: Tuple[List[BucketPlan], Reduction]
     _covey_progress: Progress
     _covey_reducer: Optional[Reducer]  # None: nothing to reduce, or no other rank.
-    _covey_trainer: Union[CoreTrainer, MixedTrainer, None]  # None: no other rank.
+    _covey_trainer: Union[CoreTrainer, MixedTrainer, AdasumTrainer, None]  # None: no other.
     _covey_is_settled: bool
     _covey_should_synchronize: bool
     _covey_synchronized: bool
@@ -80,7 +81,8 @@ class _Distributed(torch.optim.Optimizer):
         ``with optimizer.skip_synchronize(): optimizer.step()``.
         """
         trainer, progress = self._covey_trainer, self._covey_progress
-        if trainer is not None and (progress.plan.in_rounds or progress.is_mixed):
+        is_apart = progress.is_mixed or progress.adds_updates
+        if trainer is not None and (progress.plan.in_rounds or is_apart):
             return trainer.synchronize()
         check_outside(self)
         if self._covey_reducer is not None:
@@ -291,7 +293,7 @@ def DistributedOptimizer(
         named_parameters: ``model.named_parameters()``: names for messages, as on every rank.
         compression: ``Compression.none``, ``.fp16``, ``.bf16``, ``.of(codec)`` or your own class.
         backward_passes_per_step: passes to add up (not to average); a step may have fewer.
-        op: of gradients: Average, Sum, Min, Max or Product. Models are always averaged.
+        op: of gradients: Average, Sum, Min, Max, Product; of updates: Adasum. Models are averaged.
         gradient_predivide_factor: with Average: divides before the sum, multiplies after it.
         num_groups: into how many buckets to divide the parameters; 0 divides by size.
         groups: a number as ``num_groups``, or lists of parameters that share a bucket.

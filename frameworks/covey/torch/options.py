@@ -8,7 +8,7 @@ import torch
 
 from covey.errors import InvalidArgument, Unsupported
 from covey.method import DELTA, MODEL, Plan
-from covey.reduce_op import Average, Sum, core_code
+from covey.reduce_op import Adasum, Average, Sum, core_code
 from covey.torch.compression import Compression, check_compression
 from covey.torch.layout import Named
 
@@ -33,7 +33,8 @@ def check_options(
     check_compression(compression)
     if hasattr(optimizer, "_covey_reducer"):
         raise InvalidArgument("this optimizer is a DistributedOptimizer already")
-    core_code(op)
+    if op != Adasum:
+        core_code(op)
     if not gradient_predivide_factor > 0:
         raise InvalidArgument("gradient_predivide_factor must be positive")
     if gradient_predivide_factor != 1.0 and op != Average:

@@ -35,6 +35,7 @@ class Progress:
         is_parted: the ranks' models may differ since the last average of all.
         is_viewed: the parameters are not this rank's own just now (``view.py``).
         is_mixed: ranks of other frameworks train too (``mixed.py``).
+        adds_updates: those of all ranks, by Adasum, and not their gradients.
         start: compares what the ranks begin with; None: there is nothing.
     """
 
@@ -59,6 +60,7 @@ class Progress:
         self.is_parted = False
         self.is_viewed = False
         self.is_mixed = False
+        self.adds_updates = False
 
     def share(self, named: Sequence[Named]) -> None:
         """From now on the parameters ``named`` are trained together with the other members. If
@@ -98,7 +100,9 @@ class Progress:
     @property
     def reduces(self) -> bool:
         """Whether the gradients of this step are reduced by all ranks together."""
-        return self.plan.payload == GRADIENTS and not self.plan.in_rounds and not self.is_mixed
+        if self.is_mixed or self.adds_updates:
+            return False
+        return self.plan.payload == GRADIENTS and not self.plan.in_rounds
 
     @property
     def trains_alone(self) -> bool:

@@ -16,7 +16,7 @@ from covey.torch.method_arrays import replicated
 def is_replicated(optimizer: Any) -> bool:
     """Whether all ranks have the same model at the same version."""
     progress = optimizer._covey_progress
-    if not progress.is_shared or progress.reduces:
+    if not progress.is_shared or progress.reduces or progress.adds_updates:
         return True
     return progress.plan.in_rounds and progress.plan.payload != MODEL
 
@@ -51,7 +51,7 @@ def versions_of(optimizer: Any) -> Dict[int, Seen]:
     own = state.require().rank
     if not progress.is_shared:
         return {own: Seen(progress.version)}
-    is_known = progress.reduces  # All are equally far.
+    is_known = progress.reduces or progress.adds_updates  # All are equally far.
     return {
         rank: (
             Seen(progress.version)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, Tuple
 import torch
 
 from covey import _native
-from covey.collectives import Collectives
+from covey.collectives import Collectives, check_scale
 from covey.errors import CoveyError, Unsupported
 from covey.framework import DTYPE_NAMES, Address, Framework, View
 from covey.memory import arena_empty
@@ -129,5 +129,24 @@ def zeros_on(device: torch.device, in_arena: bool) -> Callable[..., torch.Tensor
     return functools.partial(torch.zeros, device=device)
 
 
+class TorchCollectives(Collectives[torch.Tensor]):
+    """The operations on torch tensors."""
+
+    _streams: Any = None  # Of Adasum, which few scripts use.
+
+    def _adasum(
+        self, variant: Any, given: Any, name: Any, scales: Any, process_set: Any, codec: Any
+    ) -> Any:
+        from covey.torch.adasum import AdasumStreams
+
+        check_scale(*scales)
+        if codec is not None:
+            raise Unsupported(f"op=Adasum has no codecs, such as {codec}")
+        self._streams = self._streams or AdasumStreams(self)
+        many = given if isinstance(given, list) else [given]
+        made = self._streams.begin(variant, many, name, scales, process_set)
+        return made if many is given else made.of_one()
+
+
 FRAMEWORK = TorchFramework()
-collectives = Collectives(FRAMEWORK, "covey.torch", "torch.Tensor")
+collectives = TorchCollectives(FRAMEWORK, "covey.torch", "torch.Tensor")

@@ -13,7 +13,8 @@ import torch
 
 from covey.method import GRADIENTS, plans, scale_at
 from covey.method_summary import announce
-from covey.reduce_op import Average
+from covey.reduce_op import Adasum, Average
+from covey.torch.adasum_trainer import AdasumTrainer
 from covey.torch.codecs import give_back
 from covey.torch.core_trainer import CoreTrainer
 from covey.torch.equal_start import compare_start
@@ -43,8 +44,9 @@ def open_trainer(optimizer: Any) -> None:
     """Makes ready for the next step, which is that of ``progress``. All ranks call it."""
     progress = optimizer._covey_progress
     if progress.is_shared:
-        group = optimizer._covey_plans[1].group
-        optimizer._covey_trainer = CoreTrainer(optimizer, progress.named, group)
+        options = optimizer._covey_options
+        kind = AdasumTrainer if options["op"] == Adasum else CoreTrainer
+        optimizer._covey_trainer = kind(optimizer, progress.named, options["process_set"])
         optimizer._covey_trainer.begin()
     turn(optimizer)
 

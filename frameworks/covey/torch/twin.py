@@ -10,7 +10,7 @@ import torch
 
 from covey.errors import InvalidArgument
 from covey.group import Group
-from covey.reduce_op import Average, Max, Sum, core_code
+from covey.reduce_op import Adasum, Average, Max, Sum, core_code
 from covey.state import state
 from covey.torch.agreement import agree
 from covey.torch.bucket import Reduction
@@ -129,7 +129,8 @@ def build(optimizer: Any) -> None:
     op, factor = options["op"], options["gradient_predivide_factor"]
     compression = compression_of(optimizer, trained)
     flags_tell = op in (Average, Sum, Max) and compression.codec is None
-    reduction = Reduction(core_code(op), factor, compression, group, flags_tell)
+    code = core_code(Average if op == Adasum else op)  # By Adasum no gradient is reduced.
+    reduction = Reduction(code, factor, compression, group, flags_tell)
     met = agree(optimizer, trained, plans, compression)
     if met.is_mixed:
         optimizer._covey_trainer = MixedTrainer(optimizer, trained, group, met)

@@ -2,7 +2,7 @@
 
     horovod.torch, horovod.tensorflow, horovod.keras   those of covey, with their modules
     horovod.torch.mpi_ops, horovod.tensorflow.mpi_ops  the module above them
-    horovod.common.exceptions                          the errors that both have
+    horovod.common.exceptions, .elastic                covey.horovod, covey.elastic
     horovod.run                                        covey.run
 
 Another module raises ModuleNotFoundError.
@@ -21,14 +21,15 @@ from typing import Any, Optional, Sequence
 from covey import __version__, run
 
 __all__ = ["__version__", "run"]
+_COMMON = {"exceptions": "covey.horovod", "elastic": "covey.elastic"}
 _FRAMEWORKS = ("torch", "tensorflow", "keras")
 
 
 def _counterpart(name: str) -> Optional[str]:
     """Covey's module for ``name``, which begins with "horovod."."""
     parts = name.split(".")[1:]
-    if parts == ["common", "exceptions"]:
-        return "covey.horovod"
+    if parts[0] == "common":
+        return _COMMON.get(".".join(parts[1:]))
     if parts[0] not in _FRAMEWORKS:
         return None
     if parts[-1] == "mpi_ops":

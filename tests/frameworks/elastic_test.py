@@ -1,0 +1,169 @@
+"""hvd.elastic over a fixed world: a state goes back to its last commit when an operation has failed
+on all ranks, a rank's death ends the training, and a sampler leaves out what was processed.
+
+Method: ranks cause a mismatch at a step; what they train afterwards is compared with a training
+without one.
+"""
+
+from __future__ import annotations
+
+import os
+import unittest
+from typing import Any, List, Tuple
+
+import torch
+from nets import batch_of, loss_of, make_net
+from ranks import Pool, SharedPool
+
+import covey
+import covey.torch as hvd
+
+pool = SharedPool(__file__)
+SIZE = 3
+
+
+def tearDownModule() -> None:
+    pool.close()
+
+
+def mismatch() -> None:
+    hvd.allreduce(torch.ones(1 + hvd.rank()), name="mismatch")
+
+
+def trained(fails_at: Tuple[int, ...], commit_every: int) -> Any:
+    """(the model's parameters, events). The model of rank 0 is what all begin with."""
+    net = make_net()
+    with torch.no_grad():
+        net.scale.add_(hvd.rank())
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9), model=net, method="allreduce"
+    )
+    state = hvd.elastic.TorchState(net, optimizer, step=hvd.rank(), seen=[])
+    left, events = list(fails_at), []
+    state.register_reset_callbacks([lambda: events.append(("reset", state.step))])
+
+    @hvd.elastic.run
+    def train(state: Any, until: int) -> str:
+        while state.step < until:
+            optimizer.zero_grad()
+            loss_of(net, batch_of(state.step, hvd.rank())).backward()
+            optimizer.step()
+            if left and state.step == left[0]:
+                left.pop(0)
+                mismatch()
+            state.seen.append(state.step)
+            state.step += 1
+            if state.step % commit_every == 0:
+                state.commit()
+        return "done"
+
+    assert train(state, 6) == "done"
+    assert state.seen == list(range(6)), state.seen
+    return [it.detach().numpy().copy() for it in net.parameters()], events
+
+
+def gives_up() -> Any:
+    """It fails again and again without a commit between."""
+    state = hvd.elastic.ObjectState(epoch=0)
+    calls: List[int] = []
+
+    def train(state: Any) -> None:
+        calls.append(state.epoch)
+        state.epoch += 1
+        mismatch()
+
+    try:
+        hvd.elastic.run(train)(state)
+    except hvd.HorovodInternalError as error:
+        return type(error).__name__, calls, state.epoch
+    return None
+
+
+def loses_a_rank() -> Any:
+    state = hvd.elastic.ObjectState(epoch=0)
+
+    def train(state: Any) -> None:
+        state.epoch += 1
+        if hvd.rank() == 2:
+            os._exit(1)
+        hvd.allreduce(torch.ones(1), name="all")
+
+    try:
+        hvd.elastic.run(train)(state)
+    except covey.Aborted as error:
+        return error.peer_rank, state.epoch
+    return None
+
+
+def objects() -> None:
+    inner = {"list": [1, 2]}
+    state = hvd.elastic.ObjectState(hvd.broadcast_object, hvd.rank, kept=inner)
+    state.kept["list"].append(3)
+    state.restore()
+    assert state.kept == {"list": [1, 2]} and inner["list"] == [1, 2, 3]
+    state.kept = hvd.rank()
+    state.commit()
+    state.sync()
+    assert state.kept == 0
+    assert issubclass(hvd.elastic.HostsUpdatedInterrupt, RuntimeError)
+
+
+def sampled() -> Any:
+    """Half an epoch, then the rest of it after a sync, with another batch size."""
+    sampler = hvd.elastic.ElasticSampler(range(20), shuffle=True, seed=3)
+    state = hvd.elastic.TorchState(sampler=sampler)
+    loader = torch.utils.data.DataLoader(range(20), sampler=sampler, batch_size=2)
+    first = []
+    for number, batch in enumerate(loader):
+        if number == 2:
+            break
+        first += batch.tolist()
+        sampler.record_batch(number, 2)
+    state.commit()
+    state.sync()
+    second = list(sampler)
+    assert len(sampler) == len(second) == 3  # 8 are left.
+    sampler.record_batch(0, 2)
+    kept = sampler.state_dict()
+    state.restore()
+    assert len(sampler.processed_indices) == 12
+    sampler.load_state_dict(kept)
+    assert len(sampler.processed_indices) == 14
+    sampler.set_epoch(1)
+    assert len(sampler) == 7 and not sampler.processed_indices
+    assert kept["epoch"] == 0
+    return first, second, list(sampler)
+
+
+class ElasticTest(unittest.TestCase):
+    def test_goes_back_to_the_last_commit(self) -> None:
+        wanted, events = pool(SIZE).call(trained, (), 2)[0]
+        self.assertEqual(events, [])
+        for found, events in pool(SIZE).call(trained, (3, 5), 2):
+            self.assertEqual(events, [("reset", 2), ("reset", 4)])
+            for one, other in zip(found, wanted):
+                self.assertTrue((one == other).all())
+
+    def test_gives_up_without_progress(self) -> None:
+        self.assertEqual(pool(SIZE).call(gives_up), [("Mismatch", [0, 0], 0)] * SIZE)
+
+    def test_a_lost_rank_ends_it_at_the_last_commit(self) -> None:
+        with Pool(SIZE, __file__) as apart:
+            apart.send(loses_a_rank)
+            self.assertEqual(apart.collect(may_end=True)[:2], [(2, 0)] * 2)
+
+    def test_objects(self) -> None:
+        pool(SIZE).call(objects)
+
+    def test_a_sampler_leaves_out_what_is_done(self) -> None:
+        found = pool(SIZE).call(sampled)
+        first = [i for one, _, _ in found for i in one]
+        second = [i for _, one, _ in found for i in one]
+        self.assertEqual(len(set(first)), 12)
+        self.assertEqual(set(first) | set(second), set(range(20)))
+        self.assertFalse(set(first) & set(second))
+        self.assertEqual({i for _, _, one in found for i in one}, set(range(20)))
+
+
+if __name__ == "__main__":
+    unittest.main()
