@@ -71,13 +71,17 @@ class Job:
             except queue.Empty:
                 raise AssertionError(f"no {pattern} in {self.lines}") from None
 
+    def so_far(self) -> List[str]:
+        """The lines that have come, without waiting."""
+        while not self._came.empty():
+            self.lines.append(self._came.get())
+        return self.lines
+
     def finish(self) -> Tuple[int, str]:
         """Its exit code, and all that it has printed."""
         code = self.process.wait(_LIMIT_S)
         self._reader.join(_LIMIT_S)
-        while not self._came.empty():
-            self.lines.append(self._came.get())
-        return code, "\n".join(self.lines)
+        return code, "\n".join(self.so_far())
 
     def __enter__(self) -> Job:
         return self

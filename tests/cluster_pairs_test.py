@@ -1,6 +1,6 @@
 """Goal: models are averaged in pairs between hosts that share nothing but a network: what all ranks
-have learnt is in the mean of finish(), with and without a codec, and a rank that is stopped holds
-up no step of a rank on another host.
+have learnt is in the mean of finish(), with and without a codec, a rank that is stopped holds up no
+step of a rank on another host, and covey.consensus names it.
 Method: hosts of tools/cluster; jobs of coveyrun -H over TCP."""
 
 from __future__ import annotations
@@ -62,12 +62,21 @@ else:
     for step in range(30):
         trainer.step([numpy.full(20000, rank + 1.0)])
     covey.barrier(others)
+    with covey.consensus(trainer, timeout=10 if rank == 0 else 0) as mean:
+        if rank == 0:
+            assert mean.missing.keys() == {last}, mean
+            assert mean.missing[last].startswith("it has not answered: it is stopped"), mean
+            assert mean.ages == {other: 0 for other in range(last)}, mean
+    covey.barrier(others)
     if rank == last - 1:
         assert is_stopped()
         os.kill(pid, signal.SIGCONT)
 trainer.finish()
 expected = 1 - (31 * sum(range(1, size)) + size) / size
 assert numpy.abs(parameters[0] - expected).max() < 1e-9, (parameters[0], expected)
+with covey.consensus(trainer) as mean:
+    assert not mean.missing and mean.distance < 1e-9, mean
+covey.barrier()
 print(f"fine {rank}", flush=True)
 """
 

@@ -120,6 +120,8 @@ CODE_MUTANTS = {
         ["core/gossip/hosts_port.cc"],
         "HostsPairsTest.ARankThatHasClosed*",
     ),
+    "p16_asks_again": (["core/gossip/far_looks.cc"], "FarLooksTest.*"),
+    "p16_shows_models_of_long_ago": (["core/gossip/far_looks.cc"], "FarLooksTest.*"),
     "pair_meeting_rings_nobody": (["core/gossip/gossip.cc"], "*/TrainerPairsMeanTest.*"),
     "queue_callback_comes_again": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
     "queue_failed_is_released_unseen": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),

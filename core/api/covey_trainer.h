@@ -143,7 +143,8 @@ typedef enum covey_seen_state {
   COVEY_SEEN_CHANGING = 2, /* it is being changed, or was while it was copied; call it again. In
                             * pairs also: the member has not begun */
   COVEY_SEEN_CLOSED = 3,   /* the member has closed its trainer, or hidden it */
-  COVEY_SEEN_LOST = 4      /* it has died, or left without that */
+  COVEY_SEEN_LOST = 4,     /* it has died, or left without that */
+  COVEY_SEEN_ASKED = 5     /* it shares no memory with this rank, and is asked; call it again */
 } covey_seen_state;
 
 /* A look at a member. */
@@ -286,7 +287,9 @@ COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer
  * dpsgd) what it trains on, if it does so in place, as it was after its last update, also while it
  * waits for others. They are written only with COVEY_SEEN_WHOLE. spans NULL: only looks for state
  * and version, in any part. By any member, alone, at itself too, within a step or not; never waits.
- * COVEY_UNSUPPORTED in a part of other methods, and where ranks share no memory. */
+ * COVEY_UNSUPPORTED in a part of other methods. Where members share no memory: in pairs alone, else
+ * COVEY_UNSUPPORTED; the first look asks the member, and one within 2 s of the look before copies
+ * what it has answered. */
 COVEY_API covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
                                         void* const* spans, covey_seen* seen, covey_error* error);
 

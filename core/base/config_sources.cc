@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <vector>
 
@@ -156,6 +157,36 @@ Status CheckPlace(const char* rank_name, int32_t rank, const char* size_name, in
                                  std::to_string(size));
 }
 
+// Two times of a job on several hosts, of which one has to be the longer.
+struct Order {
+  std::string_view shorter, longer, why;
+};
+
+constexpr Order kOrders[] = {
+    {"recheck", "lease", "a thread that sleeps has to look for lost ranks within a lease"},
+    {"lease", "start_timeout", "init() has to find a rank that is out of reach before it gives up"},
+};
+
+std::string VariableOf(std::string_view knob) {
+  std::string name = "COVEY_";
+  for (const char letter : knob) name += static_cast<char>(std::toupper(letter));
+  return name;
+}
+
+Status CheckTimes(const Config& config) {
+  if (config.book_fd < 0) return Status::Ok();
+  for (const Order& order : kOrders) {
+    const Knob& shorter = *FindKnob(order.shorter);
+    const Knob& longer = *FindKnob(order.longer);
+    if (GetNumber(shorter, config) < GetNumber(longer, config)) continue;
+    return Status::InvalidArgument(
+        VariableOf(order.longer) + " is " + ValueText(longer, config) + " and " +
+        VariableOf(order.shorter) + " " + ValueText(shorter, config) + ": between hosts " +
+        std::string(order.why) + "; raise the first, or lower the second");
+  }
+  return Status::Ok();
+}
+
 void AppendMember(const char* name, std::string_view raw, std::string* json) {
   *json += json->ends_with('{') ? "\"" : ",\"";
   *json += std::string(name) + "\":" + std::string(raw);
@@ -194,6 +225,7 @@ Status Config::FromEnvironment(const char* const* environment, std::string_view 
   if (read.local_size == kUnset) read.local_size = std::max(read.size, read.local_rank + 1);
   RETURN_IF_ERROR(CheckPlace("rank", ToInt(read.rank), "size", read.size));
   RETURN_IF_ERROR(CheckPlace("local_rank", read.local_rank, "local_size", read.local_size));
+  RETURN_IF_ERROR(CheckTimes(read));
   *config = std::move(read);
   return Status::Ok();
 }

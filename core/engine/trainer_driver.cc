@@ -356,16 +356,22 @@ Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) {
 Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, Seen* seen) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  if (window_ == nullptr && options_.group->size() > 1)
+  const auto pairs = pairs_.find(trainer_.part());
+  const bool is_alone = options_.group->size() == 1;
+  if (window_ == nullptr && !is_alone && pairs == pairs_.end())
     return Status::Unsupported(
-        "a trainer shows others only where ranks share memory: all on one host, started by "
-        "coveyrun (shm)");
+        "a trainer shows others where ranks share memory: all on one host, started by coveyrun "
+        "(shm); in pairs everywhere");
   seen->version = trainer_.version();
-  if (window_ != nullptr) seen->state = window_->Look(member, {}, &seen->version);
+  if (window_ != nullptr)
+    seen->state = window_->Look(member, {}, &seen->version);
+  else if (pairs != pairs_.end())
+    seen->state = pairs->second->Peek(member, nullptr).state;
   if (parameters.empty()) return Status::Ok();
-  std::vector<std::byte> copy(layout_.length_bytes());
-  RETURN_IF_ERROR(PeekModel(member, copy, seen));
-  if (seen->state == WindowState::kWhole) layout_.CopyOut(copy.data(), parameters);
+  // Looks for a model that is on its way write nothing.
+  const auto copy = std::make_unique_for_overwrite<std::byte[]>(layout_.length_bytes());
+  RETURN_IF_ERROR(PeekModel(member, {copy.get(), layout_.length_bytes()}, seen));
+  if (seen->state == WindowState::kWhole) layout_.CopyOut(copy.get(), parameters);
   return Status::Ok();
 }
 

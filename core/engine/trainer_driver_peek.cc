@@ -38,8 +38,11 @@ Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen
     seen->is_superseded = published.superseded;
     is_whole = published.whole;
   } else {
-    is_whole = pairs->second->Peek(member, model.data());
-    seen->is_superseded = window_ != nullptr && window_->IsBehind(member);
+    const PairsPort::Seen handed_in = pairs->second->Peek(member, model.data());
+    seen->state = handed_in.state;
+    seen->is_superseded = window_ != nullptr ? window_->IsBehind(member) : handed_in.is_behind;
+    if (window_ == nullptr) seen->version = handed_in.version;
+    return Status::Ok();
   }
   if (!is_whole) seen->state = WindowState::kChanging;
   if (has_models && seen->step == 0) seen->state = WindowState::kNothing;

@@ -18,9 +18,11 @@ bool TrainerPairs::Perform(const Trainer::Exchange& exchange, Time deadline, Sta
   *status = Status::Ok();
   switch (exchange.stage) {
     case Stage::kEnter:
+      options_.port->Tell(exchange.step);
       options_.port->Begin({const_cast<const void* const*>(spans_.data()), spans_.size()});
       return true;
     case Stage::kTurn:
+      options_.port->Tell(exchange.step + 1);
       result->is_due = options_.port->CountStep();
       return true;
     case Stage::kPair: {
@@ -48,8 +50,9 @@ bool TrainerPairs::Perform(const Trainer::Exchange& exchange, Time deadline, Sta
   }
 }
 
-bool TrainerPairs::Peek(int32_t member, std::byte* to) {
+PairsPort::Seen TrainerPairs::Peek(int32_t member, std::byte* to) {
   std::vector<void*> spans;
+  if (to == nullptr) return options_.port->Peek(member, spans);
   for (const TrainerLayout::Piece& piece : options_.layout->pieces())
     spans.push_back(to + piece.offset_bytes);
   return options_.port->Peek(member, spans);

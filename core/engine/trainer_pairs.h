@@ -36,9 +36,8 @@ class TrainerPairs {
     block_bytes_ = 0;
   }
   TrainerCounts counts() const;
-  // Copies the model that a member has handed in last, with what others have made of it, laid out
-  // as the adapter's. False: it was changed meanwhile.
-  bool Peek(int32_t member, std::byte* to);
+  // As PairsPort::Peek; laid out as the adapter's model. Null: its state alone.
+  PairsPort::Seen Peek(int32_t member, std::byte* to);
 
   // Performs exchange.stage, and waits until then. False: the deadline is over, and it goes on when
   // called again with the same exchange.

@@ -25,7 +25,7 @@ bool FarMessage::Decode(std::span<const std::byte> bytes, FarMessage* message) {
   message->number = reader.Get<uint64_t>();
   message->body = reader.rest();
   const bool is_known =
-      kind >= static_cast<uint8_t>(Kind::kState) && kind <= static_cast<uint8_t>(Kind::kDeclined);
+      kind >= static_cast<uint8_t>(Kind::kState) && kind <= static_cast<uint8_t>(Kind::kModel);
   return reader.ok() && is_known && state <= static_cast<uint8_t>(FarState::kLeft);
 }
 

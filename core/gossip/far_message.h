@@ -5,6 +5,8 @@
 //   kOffer     rank, partner     a model of mine: average with it
 //   kTaken     partner, rank     the difference that I have added to my model: take it from yours
 //   kDeclined  partner, rank     I have added nothing
+//   kAsk       rank, member      show me your model
+//   kModel     member, rank      my model of now, or none
 //
 // `number` is that of the offer among those of its rank to this partner: 1, 2, 3, ...
 #ifndef COVEY_CORE_GOSSIP_FAR_MESSAGE_H_
@@ -26,14 +28,15 @@ enum class FarState : uint8_t {
 };
 
 struct FarMessage {
-  enum class Kind : uint8_t { kState = 1, kOffer, kTaken, kDeclined };
+  enum class Kind : uint8_t { kState = 1, kOffer, kTaken, kDeclined, kAsk, kModel };
 
   Kind kind = Kind::kState;
   FarState state = FarState::kUnknown;  // kState
-  uint64_t epoch = 0;                   // kState, kOffer
-  uint64_t number = 0;                  // all but kState
-  std::span<const std::byte>
-      body;  // kOffer: the model; kTaken: the difference; as far_codec.h says
+  uint64_t epoch = 0;                   // kState, kOffer, kModel
+  uint64_t number = 0;                  // kOffer and its answers; kModel: steps done
+  // kOffer: the model; kTaken: the difference; as far_codec.h says. kModel: the model, as a buffer
+  // has it; empty: there is none.
+  std::span<const std::byte> body;
 
   // A body after it is aligned as its elements are.
   static constexpr size_t kHeadBytes = 3 * sizeof(uint64_t);

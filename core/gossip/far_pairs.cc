@@ -11,6 +11,7 @@ FarPairs::FarPairs(int32_t self, int32_t size, Gossip* gossip, const RoundLayout
     : self_(self),
       model_(gossip),
       codec_(codec, layout, kernels, size),
+      looks_(size, layout->length_bytes()),
       members_(static_cast<size_t>(size)),
       difference_(layout->length_bytes()) {}
 
@@ -48,6 +49,13 @@ Gossip::Outcome FarPairs::Offer(int32_t partner) {
   return Gossip::Outcome::kDone;
 }
 
+bool FarPairs::Look(int32_t member, Time now, FarLooks::Model* model) {
+  bool asks = false;
+  const bool has_come = looks_.Look(member, now, model, &asks);
+  if (asks) Send(member, {.kind = Kind::kAsk, .body = {}});
+  return has_come;
+}
+
 std::vector<int32_t> FarPairs::Unsettled() const {
   return MissingMembers(static_cast<int32_t>(members_.size()), [this](int32_t i) {
     const Member& member = members_[static_cast<size_t>(i)];
@@ -68,9 +76,9 @@ bool FarPairs::HaveAllLeft() const {
 // ---- The network --------------------------------------------------------------------------------
 
 bool FarPairs::IsSound(int32_t from, const FarMessage& message) const {
-  if (message.kind == Kind::kState) return message.body.empty();
+  if (message.kind == Kind::kState || message.kind == Kind::kAsk) return message.body.empty();
   const Member& member = members_[static_cast<size_t>(from)];
-  if (message.kind == Kind::kOffer) return true;
+  if (message.kind == Kind::kOffer || message.kind == Kind::kModel) return true;
   // gossip-P11: each answer is that of the open offer, and counts once.
   return member.is_open && message.number == member.offers;
 }
@@ -94,6 +102,11 @@ void FarPairs::OnMessage(int32_t from, std::span<const std::byte> bytes) {
     case Kind::kDeclined:
       ++counters_.declined;
       member.is_open = false;
+      return;
+    case Kind::kAsk:
+      return OnAsk(from);
+    case Kind::kModel:
+      if (!looks_.OnModel(from, message)) ++counters_.malformed;
   }
 }
 
@@ -136,7 +149,20 @@ void FarPairs::OnTaken(int32_t from, const FarMessage& answer) {
   ++counters_.taken;
 }
 
+void FarPairs::OnAsk(int32_t from) {
+  Bytes bytes =
+      FarMessage{.kind = Kind::kModel, .epoch = epoch_, .number = steps_, .body = {}}.Head();
+  // gossip-P16: nothing of the model is touched before it begins, or once it has left.
+  if (state_ == FarState::kTrains || state_ == FarState::kFinished)
+    model_.Read([&](const std::byte* own) {
+      bytes.resize(FarMessage::kHeadBytes);
+      bytes.insert(bytes.end(), own, own + difference_.size());
+    });
+  messages_.push_back({from, std::move(bytes)});
+}
+
 void FarPairs::OnLoss(int32_t member) {
+  looks_.OnLoss(member);
   Member& lost = At(member);
   // gossip-P11: the difference of an offer that is not answered is lost with the partner's model.
   counters_.lost += lost.is_open ? 1 : 0;

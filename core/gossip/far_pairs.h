@@ -23,15 +23,18 @@
 // An answer comes once: the link keeps the order and loses nothing, or all that is open with the
 // lost rank is dropped, whose model is lost with it (core/PROTOCOL.md: gossip-P11 to gossip-P15).
 //
-// Each rank tells all others where it is: it trains, has finished its epoch, or has left.
+// Each rank tells all others where it is: it trains, has finished its epoch, or has left. It shows
+// its model to those that ask (far_looks.h).
 // Sans-IO; one thread at a time.
 #ifndef COVEY_CORE_GOSSIP_FAR_PAIRS_H_
 #define COVEY_CORE_GOSSIP_FAR_PAIRS_H_
 
+#include <algorithm>
 #include <vector>
 
 #include "core/gossip/far_access.h"
 #include "core/gossip/far_codec.h"
+#include "core/gossip/far_looks.h"
 #include "core/gossip/far_message.h"
 #include "core/gossip/gossip.h"
 #include "core/replicated/outbox.h"
@@ -68,7 +71,16 @@ class FarPairs {
   // epoch; kBusy: the last offer to it is not answered.
   Gossip::Outcome Offer(int32_t partner);
 
+  // It has done so many steps.
+  void Tell(uint64_t steps) { steps_ = steps; }
+  // The model of another member has come; else it is asked for it.
+  bool Look(int32_t member, Time now, FarLooks::Model* model);
+  // As it has told.
+  FarState StateOf(int32_t member) const { return members_[static_cast<size_t>(member)].state; }
+  bool IsLost(int32_t member) const { return members_[static_cast<size_t>(member)].is_lost; }
+
   uint64_t epoch() const { return epoch_; }
+  uint64_t steps() const { return steps_; }
   // Members that live, have not left, and have not finished this epoch, or have an offer of this
   // rank.
   std::vector<int32_t> Unsettled() const;
@@ -78,7 +90,9 @@ class FarPairs {
   void OnMessage(int32_t from, std::span<const std::byte> bytes);
   // After its last message.
   void OnLoss(int32_t member);
-  size_t LongestMessageBytes() const { return FarMessage::kHeadBytes + codec_.LongestBytes(); }
+  size_t LongestMessageBytes() const {
+    return FarMessage::kHeadBytes + std::max(codec_.LongestBytes(), difference_.size());
+  }
   std::vector<EncodedMessage> TakeMessages();
 
   const Counters& counters() const { return counters_; }
@@ -102,15 +116,17 @@ class FarPairs {
   bool IsSound(int32_t from, const FarMessage& message) const;
   void OnOffer(int32_t from, const FarMessage& offer);
   void OnTaken(int32_t from, const FarMessage& answer);
+  void OnAsk(int32_t from);
   void SendOffer(int32_t partner);
   void Send(int32_t to, const FarMessage& message);
 
   const int32_t self_;
   FarAccess model_;
   FarCodec codec_;
+  FarLooks looks_;
   std::vector<Member> members_;
   FarState state_ = FarState::kUnknown;
-  uint64_t epoch_ = 0;
+  uint64_t epoch_ = 0, steps_ = 0;
   std::vector<std::byte> difference_;
   std::vector<EncodedMessage> messages_;
   Counters counters_;

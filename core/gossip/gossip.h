@@ -90,6 +90,9 @@ class Gossip {
   // At any time, alone: the mean of the models that members have published last, without those of
   // dead members and of those that change while they are read. False: there is none.
   bool SeenMean(std::span<void* const> model);
+  // Of models laid out as buffers, and one of them as the trainer has it.
+  void MeanOf(std::span<const std::byte* const> all, std::span<void* const> model) const;
+  void Take(const std::byte* from, std::span<void* const> model) const;
   // Instead of it: this rank's own model, with the changes by others.
   void OwnModel(std::span<void* const> model);
   using Taking = void (Gossip::*)(std::span<void* const> model);
@@ -133,11 +136,9 @@ class Gossip {
   bool Commit(const PairRecord& record);
   std::vector<uint32_t> FreeBuffers();
   void Put(std::span<const void* const> model, uint32_t buffer);
-  void Take(const std::byte* from, std::span<void* const> model) const;
   void Merge(std::span<void* const> model, const std::byte* current, std::byte* to);
   bool CountLeaving();
   bool MayMarkDead(const MemberWord& state);
-  void MeanOf(std::span<const std::byte* const> all, std::span<void* const> model) const;
   bool Publish(const ModelWord& before, uint32_t buffer);
   MemberWord StateOf(int32_t i);
   void MarkLostDead();

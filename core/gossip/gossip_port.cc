@@ -42,9 +42,10 @@ void GossipPort::Meet() {
   has_learnt_ = false;
 }
 
-bool GossipPort::Peek(int32_t member, std::span<void* const> to) {
+PairsPort::Seen GossipPort::Peek(int32_t member, std::span<void* const> to) {
   const std::lock_guard lock(mutex_);
-  return gossip_->Peek(member, to);
+  const bool is_whole = to.empty() || gossip_->Peek(member, to);
+  return {.state = is_whole ? WindowState::kWhole : WindowState::kChanging};
 }
 
 Status GossipPort::Gather(std::span<void* const> model, Time deadline, Result result) {

@@ -19,7 +19,7 @@ class GossipPort : public PairsPort {
   // `offsets`: where each member's block lies in its region. All members have agreed.
   void Open(const std::vector<uint64_t>& offsets);
 
-  bool Peek(int32_t member, std::span<void* const> to) override;
+  Seen Peek(int32_t member, std::span<void* const> to) override;
   void Interrupt() override;
   void Close() override;
   bool CanBeFreed() override;

@@ -8,6 +8,8 @@ namespace {
 
 // Results that are kept: all members have read a version before the one after the next.
 constexpr int32_t kLog = 2;
+// So long the mean of what is seen waits for answers: a member is at work, and a model is large.
+constexpr Time kPatience = kSecond, kPerByte = 10;
 
 // By member: its index among those that share memory with this rank; -1: it does not.
 std::vector<int32_t> NearOf(const Group& group, const Transport& transport) {
@@ -74,12 +76,6 @@ void HostsPort::Begin(std::span<const void* const> model) {
     far_->Begin();
   }
   Stir();
-}
-
-bool HostsPort::Peek(int32_t member, std::span<void* const> to) {
-  const int32_t near = near_[static_cast<size_t>(member)];
-  const std::lock_guard lock(mutex_);
-  return near >= 0 && gossip_->Peek(near, to);
 }
 
 // ---- The end of an epoch ------------------------------------------------------------------------
@@ -190,6 +186,82 @@ bool HostsPort::TrainsDuringFinish(std::span<void* const> model) {
   // A failure shows in the next Finish, which looks again.
   static_cast<void>(TakeResult(model));
   return true;
+}
+
+// ---- Other members' models ----------------------------------------------------------------------
+
+void HostsPort::Tell(int64_t version) {
+  const std::lock_guard lock(mutex_);
+  far_->Tell(static_cast<uint64_t>(version));
+}
+
+PairsPort::Seen HostsPort::Peek(int32_t member, std::span<void* const> to) {
+  Seen seen;
+  {
+    const std::lock_guard lock(mutex_);
+    seen = PeekLocked(member, to);
+  }
+  if (seen.state == WindowState::kAsked) Stir();
+  return seen;
+}
+
+PairsPort::Seen HostsPort::PeekLocked(int32_t member, std::span<void* const> to) {
+  if (member == bundle_.self) {
+    const bool is_whole = to.empty() || gossip_->Peek(near_[static_cast<size_t>(member)], to);
+    return {.state = is_whole ? WindowState::kWhole : WindowState::kChanging,
+            .version = static_cast<int64_t>(far_->steps())};
+  }
+  if (far_->IsLost(member)) return {.state = WindowState::kLost};
+  if (far_->StateOf(member) == FarState::kLeft) return {.state = WindowState::kClosed};
+  if (to.empty()) return {};
+  // gossip-P16: those of its host too: all ranks see the same members.
+  FarLooks::Model model;
+  if (!far_->Look(member, clock_->Now(), &model)) return {.state = WindowState::kAsked};
+  gossip_->Take(model.bytes.data(), to);
+  return {.version = static_cast<int64_t>(model.steps), .is_behind = model.epoch < far_->epoch()};
+}
+
+// Whether there is nothing to wait for: the model is copied, or the member has none to be seen.
+bool HostsPort::Copy(int32_t member, std::vector<std::byte>* to) {
+  if (member == bundle_.self) {
+    to->resize(layout().length_bytes());
+    FarAccess(gossip_.get()).Read([&](const std::byte* own) {
+      bundle_.kernels->copy(to->data(), own, to->size(), Stores::kCached);
+    });
+    return true;
+  }
+  if (PeekLocked(member, {}).state != WindowState::kWhole) return true;
+  FarLooks::Model model;
+  if (!far_->Look(member, clock_->Now(), &model)) return false;
+  *to = std::move(model.bytes);
+  return true;
+}
+
+bool HostsPort::SeenMean(std::span<void* const> model) {
+  std::vector<std::vector<std::byte>> models(group_->members.size());
+  std::vector<bool> is_over(models.size());
+  const ChannelWaiters::Done look = [&] {
+    bool are_all_over = true;
+    for (size_t i = 0; i < models.size(); ++i) {
+      is_over[i] = is_over[i] || Copy(static_cast<int32_t>(i), &models[i]);
+      are_all_over &= is_over[i];
+    }
+    return are_all_over;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    HearOfLosses();
+    look();
+  }
+  Stir();
+  // gossip-P16: a member that does not answer is in the mean of no rank.
+  const Time patience = kPatience + static_cast<Time>(layout().length_bytes()) * kPerByte;
+  static_cast<void>(waiters_.Await(driver_, look, clock_->Now() + patience));
+  std::vector<const std::byte*> all;
+  for (const std::vector<std::byte>& one : models)
+    if (!one.empty()) all.push_back(one.data());
+  if (!all.empty()) gossip_->MeanOf(all, model);
+  return !all.empty();
 }
 
 // ---- The network --------------------------------------------------------------------------------

@@ -46,7 +46,9 @@ class HostsPort final : public PairsPort, public ChannelPort {
   void Join(ChannelMux* box) override { box->Open(channel_, group_, this); }
   void Part(ChannelMux* box) override { box->Close(channel_); }
   void Begin(std::span<const void* const> model) override;
-  bool Peek(int32_t member, std::span<void* const> to) override;
+  void Tell(int64_t version) override;
+  Seen Peek(int32_t member, std::span<void* const> to) override;
+  bool SeenMean(std::span<void* const> model) override;
   void Interrupt() override;
   void Close() override;
   bool CanBeFreed() override;
@@ -63,6 +65,8 @@ class HostsPort final : public PairsPort, public ChannelPort {
   void Stir() override { driver_.kick(); }
   bool TrainsDuringFinish(std::span<void* const> model) override;
   void HearOfLosses() override;
+  Seen PeekLocked(int32_t member, std::span<void* const> to);
+  bool Copy(int32_t member, std::vector<std::byte>* to);
   void HandIn();
   Status TakeResult(std::span<void* const> model);
   Time Until(Time deadline) const;

@@ -21,6 +21,7 @@
 #include "core/gossip/gossip.h"
 #include "core/gossip/steps.h"
 #include "core/transport/transport.h"
+#include "core/transport/window.h"
 
 namespace covey {
 
@@ -39,6 +40,13 @@ class PairsPort {
     const Kernels* kernels = nullptr;
   };
   using Met = GossipSteps::Met;
+  // A member's model as this rank sees it.
+  struct Seen {
+    // kWhole: it is copied, or was not wanted. kAsked: on another host, or of no shared memory.
+    WindowState state = WindowState::kWhole;
+    int64_t version = 0;     // of its trainer; of those that share no memory with all members
+    bool is_behind = false;  // likewise: it has not taken up the mean that this rank has
+  };
 
   virtual ~PairsPort() = default;
 
@@ -59,10 +67,14 @@ class PairsPort {
   // The same in two: whether anything is to be done with the model of the step; if so, that.
   bool CountStep();
   Met Exchange(std::span<void* const> model);
-  // As Gossip::Peek. False too for a member on another host.
-  virtual bool Peek(int32_t member, std::span<void* const> to) = 0;
-  // As Gossip::SeenMean, of the members on this host.
-  bool SeenMean(std::span<void* const> model);
+  // The trainer's version, for those that look at this rank.
+  virtual void Tell(int64_t) {}
+  // What `member` has handed in last, with what others have made of it; `to` empty: its state
+  // alone. Waits for no rank.
+  virtual Seen Peek(int32_t member, std::span<void* const> to) = 0;
+  // As Gossip::SeenMean. Members that share no memory with this rank are asked, and have a while to
+  // answer.
+  virtual bool SeenMean(std::span<void* const> model);
   // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
   // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
   // with a peer: max_wait is, the message names the missing ranks, and `model` is this rank's own.

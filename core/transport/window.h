@@ -19,6 +19,8 @@ enum class WindowState : uint8_t {
   kChanging,
   kClosed,
   kLost,  // the rank has died, or left without closing it
+  // Of no window: the rank shares no memory with this one, and is asked for what it has.
+  kAsked,
 };
 
 SeqLock WindowAt(Transport* transport, Rank rank, uint64_t offset);

@@ -4,7 +4,8 @@ payload              the model of a rank that others see
 gradients            replicas are equal at equal version: any rank's own; how far the others are
 model, all together  where it lies while the rank trains: others can read that
 model, in rounds     that which it has published last
-model, in pairs      that which it has handed in last, with what others have made of it since
+model, in pairs      that which it has handed in last, with what others have made of it since; ranks
+                     that share no memory with it ask for it
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Sequence
 
 from covey.errors import Unsupported
 from covey.method import Plan
-from covey.trainer_handle import CHANGING, CLOSED, LOST, NOTHING, WHOLE, TrainerHandle
+from covey.trainer_handle import ASKED, CHANGING, CLOSED, LOST, NOTHING, WHOLE, TrainerHandle
 
 _PAUSE_S = 0.0002  # Before a model that is being changed is looked at again.
-_SHARED = "ranks that share no memory cannot be read: all of them call consensus(exact=True)"
+_SHARED = (
+    "ranks that share no memory can be read in pairs alone: all of them call consensus(exact=True)"
+)
 _ELSEWHERE = (
     "its model lies where others cannot read it: on a device, in memory of its framework, or "
     "beyond COVEY_ARENA_BYTES"
 )
 _BUSY = "its model was being changed whenever it was looked at (stopped, or slow, in its update)"
+_SILENT = "it has not answered: it is stopped or slow, or its host is out of reach"
 _AT_FINISH = "it has not taken up the mean that finish() has made"
 _WHY = {
     CHANGING: _BUSY,
@@ -71,17 +75,18 @@ class SeenModels:
             raise Unsupported(_SHARED) from None
         self._trainer, self._own, self._plan = trainer, own, plan
         self._has_mean, self._copy_own = has_mean, copy_own
+        self._is_asked = False
 
     def read(self, rank: int, to: Sequence[int], timeout: float) -> Seen:
-        """Copies the model of ``rank`` to these addresses, by span. Waits for no rank, but looks
-        again, for so many seconds at most, while it is being changed."""
+        """Copies the model of ``rank`` to these addresses, by span. Looks again, for so many
+        seconds at most, while it is being changed, or is on its way from another host."""
         deadline = time.monotonic() + timeout
         while True:
             seen = self._look(rank, to)
             if seen is not None:
                 return seen
             if time.monotonic() > deadline:
-                return Seen(why=_BUSY)
+                return Seen(why=_SILENT if self._is_asked else _BUSY)
             time.sleep(_PAUSE_S)
 
     def _look(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
@@ -104,6 +109,9 @@ class SeenModels:
 
     def _handed_in(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
         seen = self._trainer.look(rank, to)
+        self._is_asked = seen.state == ASKED
+        if seen.state in (CLOSED, LOST):
+            return Seen(why=_WHY[seen.state])
         if seen.is_superseded:
             self._copy_own()
             return Seen(seen.version, "" if self._has_mean else _AT_FINISH)

@@ -35,7 +35,7 @@ class Seen(NamedTuple):
     """covey_seen of core/api/covey_trainer.h.
 
     Attributes:
-        state: WHOLE, NOTHING, CHANGING, CLOSED or LOST.
+        state: WHOLE, NOTHING, CHANGING, CLOSED, LOST or ASKED.
         step: in rounds: that its model was published as; 0: none yet.
         is_superseded: in rounds: an average of all has come after it.
         version: how many updates it had done.
@@ -47,7 +47,7 @@ class Seen(NamedTuple):
     version: int
 
 
-WHOLE, NOTHING, CHANGING, CLOSED, LOST = range(5)
+WHOLE, NOTHING, CHANGING, CLOSED, LOST, ASKED = range(6)
 """covey_seen_state."""
 
 

@@ -187,14 +187,77 @@ TEST(HostsPairsTest, ARankThatHasClosedIsAveragedWithAndWaitedForNoMore) {
   });
 }
 
-TEST(HostsPairsTest, AModelOfAnotherHostIsNotShown) {
-  RunRanks(kTwo, [&](int rank, covey_runtime*& runtime) {
+// Rank 3 is stopped: finish() shows the others the mean of their models, the same to each.
+TEST(HostsPairsTest, WithoutAStoppedRankTheOthersSeeTheMeanOfTheirModels) {
+  std::barrier all(4), others(3);
+  double seen[3] = {};
+  RunRanks(kFour, [&](int rank, covey_runtime*& runtime) {
     Adapter adapter(rank, runtime);
-    ASSERT_EQ(adapter.Open("adpsgd"), COVEY_OK) << adapter.error.message;
-    EXPECT_EQ(adapter.Peek(1 - rank, nullptr), COVEY_UNSUPPORTED);
+    ASSERT_EQ(adapter.Open("adpsgd:topology=full,max_wait=200ms"), COVEY_OK)
+        << adapter.error.message;
     ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
-    ASSERT_EQ(adapter.Finish(), COVEY_OK) << adapter.error.message;
+    all.arrive_and_wait();
+    if (rank == 3) ThreadNetwork::Current()->SetStopped(3, true);
+    all.arrive_and_wait();
+    if (rank < 3) {
+      ASSERT_EQ(adapter.Finish(0), COVEY_OK) << adapter.error.message;
+      seen[rank] = adapter.model[1][0];
+      others.arrive_and_wait();
+    }
+    all.arrive_and_wait();
+    if (rank == 3) ThreadNetwork::Current()->SetStopped(3, false);
+    covey_code code = COVEY_TIMEOUT;
+    while (code == COVEY_TIMEOUT) code = adapter.Finish();
+    ASSERT_EQ(code, COVEY_OK) << adapter.error.message;
+    EXPECT_NEAR(adapter.model[1][0], MeanOf(4, 1), 1e-9);
   });
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[0], seen[2]);
+}
+
+// Its model, at once or when it has answered.
+covey_seen_state Look(Adapter* adapter, int other, void* const* to) {
+  do EXPECT_EQ(adapter->Peek(other, to), COVEY_OK) << adapter->error.message;
+  while (adapter->seen.state == COVEY_SEEN_ASKED);
+  return adapter->seen.state;
+}
+
+TEST(HostsPairsTest, AnyRankLooksAtThoseOfOtherHosts) {
+  for (const Place& place : {kTwo, kTwoByTwo}) {
+    std::barrier all(place.size);
+    RunRanks(place, [&](int rank, covey_runtime*& runtime) {
+      auto adapter = std::make_unique<Adapter>(rank, runtime);
+      std::vector<float> first(1000), last(3);
+      std::vector<double> middle(70000);
+      void* to[] = {first.data(), middle.data(), last.data()};
+      ASSERT_EQ(adapter->Open("adpsgd"), COVEY_OK) << adapter->error.message;
+      ASSERT_EQ(adapter->BeginPass(), COVEY_OK) << adapter->error.message;
+      all.arrive_and_wait();
+      for (int other = 0; other < place.size; ++other) {
+        EXPECT_EQ(Look(adapter.get(), other, to), COVEY_SEEN_WHOLE);
+        EXPECT_EQ(adapter->seen.version, 0);
+        EXPECT_EQ(first[0], 1);
+        EXPECT_EQ(middle[69999], 1);
+        EXPECT_EQ(last[2], 1);
+      }
+      all.arrive_and_wait();
+      ASSERT_EQ(adapter->Step(0), COVEY_OK) << adapter->error.message;
+      ASSERT_EQ(adapter->Finish(), COVEY_OK) << adapter->error.message;
+      const int last_rank = place.size - 1;
+      all.arrive_and_wait();
+      EXPECT_EQ(Look(adapter.get(), last_rank, to), COVEY_SEEN_WHOLE);
+      EXPECT_EQ(adapter->seen.version, 1);
+      EXPECT_EQ(adapter->seen.superseded, 0);
+      EXPECT_EQ(middle[0], adapter->model[1][0]);
+      all.arrive_and_wait();
+      if (rank == last_rank) adapter.reset();
+      all.arrive_and_wait();
+      if (rank < last_rank) {
+        EXPECT_EQ(Look(adapter.get(), last_rank, to), COVEY_SEEN_CLOSED);
+      }
+      all.arrive_and_wait();
+    });
+  }
 }
 
 }  // namespace

@@ -34,7 +34,10 @@ TEST(HostPairsTest, EverythingHolds) {
             {"trained on then", &V::trained_on},
             {"finished", &V::finished},
             {"settled", &V::settled},
-            {"epochs of which all is known", &V::whole, 4}});
+            {"epochs of which all is known", &V::whole, 4},
+            {"looks", &V::looks},
+            {"decoded", &V::decoded},
+            {"repaired", &V::repaired, 0}});
 }
 
 TEST(HostPairsTest, EverythingHoldsForUpTo16Ranks) {

@@ -69,7 +69,11 @@ TEST_F(DecodersTest, MessagesOfPairs) {
     taken.insert(taken.end(), offer.begin() + FarMessage::kHeadBytes, offer.end());
     const Bytes declined =
         FarMessage{.kind = FarMessage::Kind::kDeclined, .number = 1, .body = {}}.Head();
-    Run({trains, offer, taken, declined}, 20'000, [&](const Bytes& bytes) {
+    const Bytes asks = FarMessage{.kind = FarMessage::Kind::kAsk, .body = {}}.Head();
+    Bytes shows = FarMessage{.kind = FarMessage::Kind::kModel, .body = {}}.Head();
+    shows.resize(shows.size() + layout.length_bytes());
+    FarLooks::Model model;
+    Run({trains, offer, taken, declined, asks, shows}, 20'000, [&](const Bytes& bytes) {
       FarMessage read;
       const bool is_message = FarMessage::Decode(bytes, &read);
       const uint64_t before = pairs.counters().malformed;
@@ -78,6 +82,7 @@ TEST_F(DecodersTest, MessagesOfPairs) {
         EXPECT_EQ(pairs.counters().malformed, before + 1);
       }
       if (rng_.Percent(20)) static_cast<void>(pairs.Offer(1));
+      if (rng_.Percent(20)) static_cast<void>(pairs.Look(1, 0, &model));
       pairs.TakeMessages();
     });
   }

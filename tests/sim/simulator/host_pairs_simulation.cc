@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "tests/sim/simulator/host_pairs_swarm.h"
 #include "tests/sim/simulator/learnt_models.h"
 #include "tests/sim/simulator/mailed_transport.h"
+#include "tests/sim/simulator/pair_swarm.h"
 #include "tests/sim/simulator/split_kernels.h"
 
 namespace covey {
@@ -46,13 +48,19 @@ class HostPairsSimulation final : public InprocWatcher {
     std::unique_ptr<HostsPort> port;
     std::unique_ptr<Fiber> fiber;
     Numbers model{}, learnt{};
+    std::array<float, kElements> coded{};  // learns the same; with a codec only
     Time stopped_until = 0;
     State state = State::kRuns;
     bool has_given_up = false, has_ended = false;
   };
 
   Player& At(int32_t rank) { return players_[static_cast<size_t>(rank)]; }
-  static std::array<void*, 1> SpansOf(Player* player) { return {player->model.data()}; }
+  // Its model: all of it, or without what a codec is for.
+  std::vector<void*> SpansOf(Player* player) const {
+    std::vector<void*> spans{player->model.data()};
+    if (!swarm_.codec.empty()) spans.push_back(player->coded.data());
+    return spans;
+  }
   void Open(int32_t rank);
   void Point(int32_t rank) {
     if (closing_ || rank != current_) return;
@@ -64,18 +72,20 @@ class HostPairsSimulation final : public InprocWatcher {
   void Pass(int32_t rank);
   void Main(int32_t rank);
   void Step(int32_t rank);
+  void Look(int32_t rank);
   void EndEpoch(int32_t rank, uint64_t number);
-  void Check(const Epoch& epoch, bool is_settled);
+  void Check(const Epoch& epoch, double near, bool is_settled);
   void Strike();
   void Fail(const std::string& what) {
     if (failure_.empty()) failure_ = what;
   }
 
+  const uint64_t seed_;
   Rng rng_;
   HostPairsSwarm swarm_;
   InprocNetwork network_;
   std::vector<Player> players_;
-  std::vector<Epoch> epochs_;
+  std::vector<Epoch> epochs_, coded_;
   int32_t current_ = -1;
   bool closing_ = false;
   std::string failure_;
@@ -83,7 +93,8 @@ class HostPairsSimulation final : public InprocWatcher {
 };
 
 HostPairsSimulation::HostPairsSimulation(uint64_t seed, int32_t ranks)
-    : rng_(seed),
+    : seed_(seed),
+      rng_(seed),
       swarm_(&rng_, ranks),
       network_({.size = swarm_.size,
                 .seed = seed,
@@ -95,7 +106,8 @@ HostPairsSimulation::HostPairsSimulation(uint64_t seed, int32_t ranks)
                 .longest_news_delay = kLongestStop,
                 .watcher = this}),
       players_(static_cast<size_t>(swarm_.size)),
-      epochs_(swarm_.epochs) {
+      epochs_(swarm_.epochs),
+      coded_(swarm_.epochs) {
   for (int32_t r = 0; r < swarm_.size; ++r) Open(r);
   std::vector<uint64_t> places;
   for (int32_t r = 0; r < swarm_.size; ++r) {
@@ -121,11 +133,13 @@ void HostPairsSimulation::Open(int32_t rank) {
   player.channels = std::make_unique<ChannelMux>(player.transport.get());
   for (int32_t r = 0; r < swarm_.size; ++r) player.group.members.push_back(Rank{r});
   player.group.my_index = GroupIndex{rank};
-  const RoundSpan span{DType::kF64, kElements};
+  std::vector<RoundSpan> spans{{DType::kF64, kElements}};
+  if (!swarm_.codec.empty()) spans.push_back({DType::kF32, kElements});
   const PairsPort::Bundle bundle{.name = "simulated",
-                                 .layout = RoundLayout({&span, 1}, 64),
+                                 .layout = RoundLayout(spans, 64),
                                  .self = rank,
                                  .rule = swarm_.rule,
+                                 .codec = ParsePairCodec(swarm_.codec),
                                  .max_wait = swarm_.max_wait,
                                  .kernels = &SplitKernels()};
   // A rank that waits carries messages, and lets others run.
@@ -164,8 +178,8 @@ void HostPairsSimulation::Pass(int32_t rank) {
 
 void HostPairsSimulation::Main(int32_t rank) {
   Player& player = At(rank);
-  const void* const model[] = {player.model.data()};
-  player.port->Begin(model);
+  const std::vector<void*> spans = SpansOf(&player);
+  player.port->Begin({const_cast<const void* const*>(spans.data()), spans.size()});
   for (uint64_t epoch = 0; epoch < swarm_.epochs && !closing_; ++epoch) {
     for (uint64_t step = 0; step < swarm_.steps && !closing_; ++step) Step(rank);
     if (!closing_ && !player.has_given_up) EndEpoch(rank, epoch);
@@ -185,6 +199,7 @@ void HostPairsSimulation::Step(int32_t rank) {
   Player& player = At(rank);
   const auto by = static_cast<double>(rng_.Below(1000));
   Learn(by, &player.model, &player.learnt);
+  for (size_t i = 0; i < kElements; ++i) player.coded[i] += static_cast<float>(by + 1. * i);
   ++verdict_.steps;
   const int32_t yields = static_cast<int32_t>(rng_.Below(6));
   for (int32_t i = 0; i < yields && !closing_; ++i) {
@@ -192,6 +207,24 @@ void HostPairsSimulation::Step(int32_t rank) {
     Yield(rank);
   }
   if (!closing_) player.port->Step(SpansOf(&player));
+  if (!closing_) Look(rank);
+}
+
+// Numbers of each model are on a line: so begins it, and Learn, a mean and a difference keep it.
+void HostPairsSimulation::Look(int32_t rank) {
+  Numbers model{};
+  std::array<float, kElements> coded{};
+  std::vector<void*> spans{model.data()};
+  if (!swarm_.codec.empty()) spans.push_back(coded.data());
+  const auto member = static_cast<int32_t>((verdict_.steps + seed_) % players_.size());
+  const PairsPort::Seen seen = At(rank).port->Peek(member, spans);
+  if (seen.state != WindowState::kWhole) return;
+  ++verdict_.looks;
+  for (size_t i = 1; i < kElements; ++i) {
+    const double expected = model[0] + static_cast<double>(i) * (model[1] - model[0]);
+    if (std::abs(model[i] - expected) > kNear * (1 + std::abs(expected)))
+      return Fail("5: a look sees a model of two moments");
+  }
 }
 
 void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
@@ -199,7 +232,7 @@ void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
   const bool settles = (swarm_.settles >> number & 1) != 0;
   for (;;) {
     const Time until = network_.clock().Now() + kSlice;
-    const std::array<void*, 1> spans = SpansOf(&player);
+    const std::vector<void*> spans = SpansOf(&player);
     const Status status =
         settles ? player.port->Settle(spans, until) : player.port->Finish(spans, until);
     if (closing_) return;
@@ -219,19 +252,25 @@ void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
     }
   }
   ++(settles ? verdict_.settled : verdict_.finished);
+  Numbers coded{};
+  std::copy(player.coded.begin(), player.coded.end(), coded.begin());
   Epoch& epoch = epochs_[number];
-  if (!settles && verdict_.trained_on == 0 && !epoch.models.empty() &&
-      player.model != epoch.models[0])
-    Fail("1: finish() leaves two models");
+  const bool is_second = !settles && verdict_.trained_on == 0 && !epoch.models.empty();
+  if (is_second && player.model != epoch.models[0]) Fail("1: finish() leaves two models");
   epoch.Add(player.model, player.learnt);
-  if (epoch.models.size() == players_.size()) Check(epoch, settles);
+  if (epoch.models.size() == players_.size()) Check(epoch, kNear, settles);
+  if (swarm_.codec.empty()) return;
+  Epoch& of_codec = coded_[number];
+  if (is_second && coded != of_codec.models[0]) Fail("1: finish() leaves two models of a codec");
+  of_codec.Add(coded, player.learnt);
+  if (of_codec.models.size() == players_.size()) Check(of_codec, kNearFloat, settles);
 }
 
-void HostPairsSimulation::Check(const Epoch& epoch, bool is_settled) {
+void HostPairsSimulation::Check(const Epoch& epoch, double near, bool is_settled) {
   // A rank that trains on while the others meet has work that is in no mean yet.
   if (verdict_.killed > 0 || verdict_.gone > 0 || verdict_.trained_on > 0) return;
   ++verdict_.whole;
-  if (const std::string apart = epoch.Apart(); !apart.empty())
+  if (const std::string apart = epoch.Apart(near); !apart.empty())
     Fail((is_settled ? "2: " : "1: ") + apart);
 }
 
@@ -293,6 +332,9 @@ HostPairsVerdict HostPairsSimulation::Run() {
     verdict_.taken += far.taken;
     verdict_.declined += far.declined;
     verdict_.lost += far.lost;
+    const QuantizedCounters quantized = player.port->totals();
+    verdict_.decoded += quantized.decoded;
+    verdict_.repaired += quantized.repaired;
     if (far.malformed > 0) Fail("4: a message is refused");
     for (const double one : player.model)
       verdict_.hash = verdict_.hash * 31 + static_cast<uint64_t>(static_cast<int64_t>(one));

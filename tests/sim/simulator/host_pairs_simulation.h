@@ -12,6 +12,9 @@
 //   3. A rank that runs comes to the end of each step, whichever others have stopped, and of each
 //      finish or its max_wait.
 //   4. No sound message is refused.
+//   5. A rank that looks at another sees a model of one moment.
+// Some seeds have a codec, for a part of the model in float32. What that part is rounded by counts
+// for both ranks of an average: its sums are those of 1 and 2, but for float32's own rounding.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_PAIRS_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_PAIRS_SIMULATION_H_
 
@@ -28,6 +31,8 @@ struct HostPairsVerdict {
   uint64_t steps = 0, near = 0, offers = 0, taken = 0, declined = 0, lost = 0;
   uint64_t stopped = 0, gone = 0, killed = 0, timeouts = 0, trained_on = 0;
   uint64_t finished = 0, settled = 0, whole = 0;
+  uint64_t looks = 0;
+  uint64_t decoded = 0, repaired = 0;  // chunks of a codec
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to six.

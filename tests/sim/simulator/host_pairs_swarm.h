@@ -3,6 +3,7 @@
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_PAIRS_SWARM_H_
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 
 #include "core/base/rng.h"
@@ -22,6 +23,7 @@ struct HostPairsSwarm {
   uint64_t most_gone = 0, most_killed = 0;  // stopped for ever; killed
   Time longest_delay = 0, longest_clog = 0;
   uint64_t refusal_percent = 0;
+  std::string codec;  // of what a model has in float32; empty: none, and nothing is
 
   // With that many ranks; 0: a few.
   HostPairsSwarm(Rng* rng, int32_t ranks) {
@@ -50,6 +52,11 @@ struct HostPairsSwarm {
     longest_delay = static_cast<Time>(1 + rng->Below(400)) * kMicrosecond;
     if (rng->Percent(40)) longest_clog = static_cast<Time>(1 + rng->Below(3)) * kMillisecond;
     if (rng->Percent(40)) refusal_percent = 20;
+    constexpr const char* kCodecs[] = {"lattice@4", "lattice@8", "lattice@16",     "bf16",
+                                       "fp16",      "int8@16",   "qsgd@8+block=16"};
+    // Not drawn: what seeds are known for stays.
+    const uint64_t number = rule.topology.seed % (3 * std::size(kCodecs));
+    if (number < std::size(kCodecs)) codec = kCodecs[number];
   }
 
   std::string ToString() const {
@@ -61,7 +68,8 @@ struct HostPairsSwarm {
            ", trains on " + std::to_string(trains_on_percent) + "%, stops " +
            std::to_string(stops_permille) + " permille, for ever " + std::to_string(most_gone) +
            ", killed " + std::to_string(most_killed) + ", delays " +
-           std::to_string(longest_delay / kMicrosecond) + " us";
+           std::to_string(longest_delay / kMicrosecond) + " us" + (codec.empty() ? "" : ", ") +
+           codec;
   }
 };
 

@@ -11,7 +11,8 @@
 namespace covey {
 
 inline constexpr size_t kElements = 12;
-inline constexpr double kNear = 1e-6;  // relative: sums of means are rounded
+inline constexpr double kNear = 1e-6;       // relative: sums of means are rounded
+inline constexpr double kNearFloat = 1e-3;  // the same of float32, which a codec has rounded, too
 
 using Numbers = std::array<double, kElements>;
 
@@ -32,13 +33,13 @@ struct Epoch {
     models.push_back(model);
     for (size_t i = 0; i < kElements; ++i) learnt[i] += of_rank[i];
   }
-  // Empty: the models add up to all that was learnt; else how they do not.
-  std::string Apart() const {
+  // Empty: the models add up to all that was learnt, nearly; else how they do not.
+  std::string Apart(double near = kNear) const {
     Numbers sum{};
     for (const Numbers& model : models)
       for (size_t i = 0; i < kElements; ++i) sum[i] += model[i];
     for (size_t i = 0; i < kElements; ++i)
-      if (std::abs(sum[i] - learnt[i]) > kNear * (1 + std::abs(learnt[i])))
+      if (std::abs(sum[i] - learnt[i]) > near * (1 + std::abs(learnt[i])))
         return "the models' sum is " + std::to_string(sum[i]) + ", and what was learnt " +
                std::to_string(learnt[i]);
     return "";

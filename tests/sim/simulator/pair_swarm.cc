@@ -53,10 +53,10 @@ PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
   return s;
 }
 
-PairCodec PairSwarm::Codec() const {
+PairCodec ParsePairCodec(const std::string& text) {
   PairCodec chosen;
   CodecText read;
-  if (codec.empty() || !ReadCodecText(codec, CodecUse::kPairs, &read).ok()) return chosen;
+  if (text.empty() || !ReadCodecText(text, CodecUse::kPairs, &read).ok()) return chosen;
   chosen.codec = FindReferenceCodec(read.name);
   chosen.values = read.values;
   if (chosen.codec == nullptr && !ParseCodec(read.text, &chosen.alone).ok()) return {};

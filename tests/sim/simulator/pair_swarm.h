@@ -12,6 +12,9 @@
 
 namespace covey {
 
+// The codec of a text for the models of pairs; "": none.
+PairCodec ParsePairCodec(const std::string& text);
+
 struct PairSwarm {
   int32_t size;
   std::vector<RoundSpan> spans;
@@ -33,7 +36,7 @@ struct PairSwarm {
 
   // `ranks` 0: as the seed has it.
   static PairSwarm Draw(Rng* rng, int32_t ranks);
-  PairCodec Codec() const;
+  PairCodec Codec() const { return ParsePairCodec(codec); }
   // A number is coded whatever lies beside it.
   bool KeepsEqual() const { return codec.find("block") == codec.npos && codec != "int8@16"; }
   std::string ToString() const;

@@ -283,7 +283,8 @@ void Simulation::Exchange(int32_t rank) {
 void Simulation::LookAround(int32_t rank) {
   const auto other = static_cast<int32_t>(rng_.Below(players_.size()));
   std::array<double, kWithGap> model{};
-  if (!At(rank).pairs->Peek(other, reinterpret_cast<std::byte*>(model.data()))) {
+  const auto to = reinterpret_cast<std::byte*>(model.data());
+  if (At(rank).pairs->Peek(other, to).state != WindowState::kWhole) {
     ++verdict_.changed_meanwhile;
     return;
   }

@@ -131,6 +131,19 @@ TEST(Config, NumbersTakeTheUnitsOfTheirKnob) {
   EXPECT_EQ(config.algorithm, "ring");
 }
 
+// Of ranks that have a book of addresses; others may have any.
+TEST(Config, TimesBetweenHostsHaveAnOrder) {
+  Config config;
+  EXPECT_TRUE(Read({}, "book_fd=3", &config).ok());
+  EXPECT_TRUE(Read({}, "lease=40s\nrecheck=50s", &config).ok());
+  EXPECT_EQ(Read({}, "book_fd=3\nlease=30s", &config).message(),
+            "COVEY_START_TIMEOUT is 30s and COVEY_LEASE 30s: between hosts init() has to find a "
+            "rank that is out of reach before it gives up; raise the first, or lower the second");
+  EXPECT_EQ(Read({}, "book_fd=3\nlease=2s\nrecheck=3s", &config).message(),
+            "COVEY_LEASE is 2s and COVEY_RECHECK 3s: between hosts a thread that sleeps has to "
+            "look for lost ranks within a lease; raise the first, or lower the second");
+}
+
 TEST(Config, UnknownNamesAreRefusedWithTheNearest) {
   EXPECT_EQ(ErrorOfVariable("COVEY_SEGMENT_BYTE=64KiB"),
             "COVEY_SEGMENT_BYTE is not a setting of Covey; the nearest is COVEY_SEGMENT_BYTES");
