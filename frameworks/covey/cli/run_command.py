@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from covey import as_horovod
 from covey.as_horovod import variables
-from covey.cli import horovod, host_options
+from covey.cli import completion, horovod, host_options
 from covey.cli.horovod import REFUSED
 from covey.cli.parser import Parser, package_version, split_command
 from covey.cli.values import (
@@ -131,6 +131,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         help="no method card, notices, warnings or table (with --summary the table alone): only "
         "errors, and what the ranks print; the ranks get COVEY_LOG_LEVEL=error",
     )
+    completion.describe(parser)
     add("--version", action="version", version=f"covey {package_version()}")
     host_options.describe(parser)
     _describe_rendezvous(parser)
