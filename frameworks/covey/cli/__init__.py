@@ -9,7 +9,7 @@ import threading
 from typing import List, Optional
 
 from covey.cli import bench_command, build_command, codecs_command, completion
-from covey.cli import doctor_command, methods_command, run_command
+from covey.cli import doctor_command, methods_command, run_command, trace_command
 from covey.cli.parser import Parser, package_version
 from covey.launch.job import EXIT_OUTPUT_CLOSED
 from covey.launch.output import discard_output
@@ -42,6 +42,7 @@ def make_covey_parser() -> Parser:
     build_command.add_to(commands)
     methods_command.add_to(commands)
     codecs_command.add_to(commands)
+    trace_command.add_to(commands)
     return parser
 
 

@@ -94,7 +94,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         help="delay ranks at the end of their steps, such as delay:320ms@2 (two random ranks each "
         "step), slow:10x@1, pause:5s:100@rank2; there are " + ", ".join(KINDS),
     )
-    add("--timeline", metavar="DIR", help="write one trace per rank into DIR")
+    add("--timeline", metavar="DIR", help="write one trace per rank into DIR, and one of all")
     add("--output-dir", metavar="DIR", help="also write DIR/rank.N/stdout and DIR/rank.N/stderr")
     add(
         "-x",
