@@ -51,6 +51,7 @@ class StepStats:
         self._began: Optional[Tuple[float, float, int]] = None  # Clock, processor time, blocked.
         self._last = (0.0, 0.0, 0)
         self._work_s = 0.0
+        self._step_ns = 0  # When step() began, for the trace.
         self._is_unfinished = False  # This rank's steps are with others only after finish().
         self.refresh: Callable[[], None] = lambda: None  # Brings the counts up to now.
         self.injector = self._make_injector()
@@ -73,6 +74,7 @@ class StepStats:
 
     def begin_step(self) -> None:
         """``step()`` begins."""
+        self._step_ns = _native.now_ns()
         if self.injector is not None:
             self._work_s = self.injector.work_s()
 
@@ -84,6 +86,7 @@ class StepStats:
     def end_step(self) -> None:
         """``step()`` ends. The counts begin with the end of the first one."""
         self.steps += 1
+        _native.timeline_span("step", self._step_ns, _native.now_ns())
         self.sleep(self.steps - 1)
         if self._began is None:
             self._begin()

@@ -138,13 +138,14 @@ class LauncherKilledTest(unittest.TestCase):
 
 
 class TimelineTest(unittest.TestCase):
-    def test_one_valid_file_per_rank(self) -> None:
+    def test_one_valid_file_per_rank_and_one_of_all(self) -> None:
         code = SETUP + "for i in range(20): reduce()\n"
         with tempfile.TemporaryDirectory() as folder:
             found, _, err = run_launcher(["-np", "2", "--timeline", folder, *python(code)])
             self.assertEqual(found, 0, err)
             files = sorted(pathlib.Path(folder).iterdir())
-            self.assertEqual(len(files), 2, files)
+            names = [file.name for file in files]
+            self.assertEqual(names, ["rank.0.json", "rank.1.json", "trace.json"])
             for file in files:
                 self.assertTrue(json.loads(file.read_text(encoding="utf-8")))
 

@@ -9,6 +9,7 @@ import pathlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 _LIST = pathlib.Path(__file__).with_name("horovod.txt")
+_OF_LAUNCHER = pathlib.Path(__file__).with_name("horovodrun.txt")
 
 # By name, or by module and name: why Covey has it not.
 ABSENT = {
@@ -62,6 +63,19 @@ class Verdict(NamedTuple):
     symbol: Symbol
     answer: str
     how: str
+
+
+def flags() -> List[str]:
+    """Those of horovodrun."""
+    return [
+        word for word in _OF_LAUNCHER.read_text(encoding="utf-8").split("\n") if word[:1] == "-"
+    ]
+
+
+def variables() -> List[str]:
+    """Those that a job of horovodrun reads."""
+    text = _OF_LAUNCHER.read_text(encoding="utf-8")
+    return [word for word in text.split("\n") if word.startswith("HOROVOD_")]
 
 
 def symbols() -> Iterator[Symbol]:

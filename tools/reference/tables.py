@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import Iterable, List
+from typing import Dict, Iterable, List
 
+from covey.as_horovod import variables
+from covey.cli import horovod
+from covey.cli.horovod import REFUSED
 from tools.reference import c10d, migration, symbols
 
 _BY = "Made of the code by `tools/pages`; a test runs the rows."
@@ -25,7 +28,33 @@ def horovod_page() -> str:
     for module, found in itertools.groupby(symbols.symbols(), lambda one: one.module):
         lines += ["", f"## horovod.{module}", "", f"| name | `covey.{module}` | |", "|---|---|---|"]
         lines += [_verdict_row(symbols.verdict(one)) for one in found]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_variables(), *_flags()]) + "\n"
+
+
+def _variables() -> List[str]:
+    lines = ["", "## Variables", "", "`coveyrun` acts by them; other launchers leave them alone. A"]
+    lines += ["`COVEY_*` variable that is set, and a flag, win.", "", "| variable | |", "|---|---|"]
+    by_fate: Dict[str, List[str]] = {}
+    for name, known in variables.VARIABLES.items():
+        if known.fate == variables.MAPPED:
+            lines.append(f"| `{name}` | becomes `{known.told}` |")
+        else:
+            by_fate.setdefault(f"{known.fate}: {known.told}", []).append(f"`{name}`")
+    lines += [f"| {', '.join(names)} | {told} |" for told, names in by_fate.items()]
+    return [*lines, f"| {', '.join(f'`{name}`' for name in variables.PLACES)} | set for ranks |"]
+
+
+def _flags() -> List[str]:
+    lines = ["", "## Flags of horovodrun", "", "| flag | `coveyrun` |", "|---|---|"]
+    own = {flag.name: horovod.variable_of(flag) for flag in horovod.FLAGS}
+    for flag in symbols.flags():
+        if flag in own:
+            lines.append(f"| `{flag}` | as `{own[flag]}` |")
+        else:
+            lines.append(
+                f"| `{flag}` | {f'refused: {REFUSED[flag]}' if flag in REFUSED else 'yes'} |"
+            )
+    return lines
 
 
 def torch_page() -> str:

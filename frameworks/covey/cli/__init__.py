@@ -8,8 +8,8 @@ import sys
 import threading
 from typing import List, Optional
 
-from covey.cli import bench_command, build_command, codecs_command, doctor_command
-from covey.cli import methods_command, run_command
+from covey.cli import bench_command, build_command, codecs_command, completion
+from covey.cli import doctor_command, methods_command, run_command, trace_command
 from covey.cli.parser import Parser, package_version
 from covey.launch.job import EXIT_OUTPUT_CLOSED
 from covey.launch.output import discard_output
@@ -18,12 +18,23 @@ from covey.launch.output import discard_output
 def main(argv: Optional[List[str]] = None) -> int:
     """`covey SUBCOMMAND ...`. Returns the exit code; 2 for a mistake on the command line."""
     _open_streams()
+    parser = make_covey_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.subcommand is None:
+        parser.print_help()
+        return 0
+    return _guarded(arguments, "covey")
+
+
+def make_covey_parser() -> Parser:
+    """The parser of `covey`."""
     parser = Parser(
         prog="covey",
         description="Covey: a communication runtime for distributed training.",
         epilog="covey SUBCOMMAND --help tells more. coveyrun is short for covey run.",
     )
     parser.add_argument("--version", action="version", version=f"covey {package_version()}")
+    completion.describe(parser)
     commands = parser.add_subparsers(metavar="SUBCOMMAND", dest="subcommand")
     run_command.add_to(commands)
     doctor_command.add_to(commands)
@@ -31,11 +42,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     build_command.add_to(commands)
     methods_command.add_to(commands)
     codecs_command.add_to(commands)
-    arguments = parser.parse_args(argv)
-    if arguments.subcommand is None:
-        parser.print_help()
-        return 0
-    return _guarded(arguments, "covey")
+    trace_command.add_to(commands)
+    return parser
 
 
 def coveyrun_main(argv: Optional[List[str]] = None) -> int:

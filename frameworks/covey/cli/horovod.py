@@ -1,8 +1,70 @@
-"""The flags of horovodrun and mpirun that coveyrun does not have, and their replacements."""
+"""The flags of horovodrun and mpirun that coveyrun does not have: those that stand for a variable
+of Horovod, whose fate they have, and those that are refused, with their replacements."""
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
+import argparse
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from covey.as_horovod.variables import Given
+
+_MIB = 1 << 20
+
+
+class Flag(NamedTuple):
+    """A flag for a variable without its prefix; `value` is that of a flag that takes none."""
+
+    name: str
+    variable: str
+    value: Optional[str] = None
+    scale: int = 1
+
+
+FLAGS: Tuple[Flag, ...] = (
+    Flag("--fusion-threshold-mb", "FUSION_THRESHOLD", scale=_MIB),
+    Flag("--cycle-time-ms", "CYCLE_TIME"),
+    Flag("--cache-capacity", "CACHE_CAPACITY"),
+    Flag("--disable-cache", "CACHE_CAPACITY", "0"),
+    Flag("--hierarchical-allreduce", "HIERARCHICAL_ALLREDUCE", "1"),
+    Flag("--no-hierarchical-allreduce", "HIERARCHICAL_ALLREDUCE", "0"),
+    Flag("--hierarchical-allgather", "HIERARCHICAL_ALLGATHER", "1"),
+    Flag("--no-hierarchical-allgather", "HIERARCHICAL_ALLGATHER", "0"),
+    Flag("--torus-allreduce", "TORUS_ALLREDUCE", "1"),
+    Flag("--no-torus-allreduce", "TORUS_ALLREDUCE", "0"),
+    Flag("--autotune", "AUTOTUNE", "1"),
+    Flag("--no-autotune", "AUTOTUNE", "0"),
+    Flag("--autotune-log-file", "AUTOTUNE_LOG"),
+    Flag("--autotune-warmup-samples", "AUTOTUNE_WARMUP_SAMPLES"),
+    Flag("--autotune-steps-per-sample", "AUTOTUNE_STEPS_PER_SAMPLE"),
+    Flag("--autotune-bayes-opt-max-samples", "AUTOTUNE_BAYES_OPT_MAX_SAMPLES"),
+    Flag("--autotune-gaussian-process-noise", "AUTOTUNE_GAUSSIAN_PROCESS_NOISE"),
+    Flag("--timeline-filename", "TIMELINE"),
+    Flag("--timeline-mark-cycles", "TIMELINE_MARK_CYCLES", "1"),
+    Flag("--no-timeline-mark-cycles", "TIMELINE_MARK_CYCLES", "0"),
+    Flag("--stall-check", "STALL_CHECK_DISABLE", "0"),
+    Flag("--no-stall-check", "STALL_CHECK_DISABLE", "1"),
+    Flag("--stall-check-warning-time-seconds", "STALL_CHECK_TIME_SECONDS"),
+    Flag("--stall-check-shutdown-time-seconds", "STALL_SHUTDOWN_TIME_SECONDS"),
+    Flag("--elastic-timeout", "ELASTIC_TIMEOUT"),
+    Flag("--gloo", "CONTROLLER", "gloo"),
+    Flag("--mpi", "CONTROLLER", "mpi"),
+    Flag("--jsrun", "CONTROLLER", "mpi"),
+    Flag("--tcp", "CONTROLLER", "mpi"),
+    Flag("--mpi-args", "CONTROLLER"),
+    Flag("--binding-args", "CONTROLLER"),
+    Flag("--mpi-threads-disable", "MPI_THREADS_DISABLE", "1"),
+    Flag("--no-mpi-threads-disable", "MPI_THREADS_DISABLE", "0"),
+    Flag("--num-nccl-streams", "NUM_NCCL_STREAMS"),
+    Flag("--thread-affinity", "THREAD_AFFINITY"),
+    Flag("--gloo-timeout-seconds", "GLOO_TIMEOUT_SECONDS"),
+    Flag("--log-level", "LOG_LEVEL"),
+    Flag("--log-with-timestamp", "LOG_HIDE_TIME", "0"),
+    Flag("--log-without-timestamp", "LOG_HIDE_TIME", "1"),
+    Flag("--log-hide-timestamp", "LOG_HIDE_TIME", "1"),
+    Flag("--no-log-hide-timestamp", "LOG_HIDE_TIME", "0"),
+    Flag("--prefix-output-with-timestamp", "LOG_HIDE_TIME", "0"),
+    Flag("-prefix-timestamp", "LOG_HIDE_TIME", "0"),
+)
 
 _ABSENT: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("say -H HOST:N for each host, or slots=N in the --hostfile", ("--slots-per-host",)),
@@ -10,46 +72,17 @@ _ABSENT: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
         "a changing number of ranks is not available yet",
         (
             *("--host-discovery-script", "--min-np", "--min-num-proc", "--max-np"),
-            *("--max-num-proc", "--slots", "--reset-limit", "--elastic-timeout"),
+            *("--max-num-proc", "--slots", "--reset-limit"),
             *("--blacklist-cooldown-range", "--cooldown-range"),
         ),
     ),
     (
         "there is no MPI underneath; leave it out",
         (
-            *("--mpi", "--jsrun", "--mpi-args", "--mpi-threads-disable", "--tcp"),
-            *("--no-mpi-threads-disable", "--binding-args", "-mca", "--mca", "-bind-to"),
-            *("--bind-to", "-map-by", "--map-by", "--oversubscribe", "--allow-run-as-root"),
+            *("-mca", "--mca", "-bind-to", "--bind-to", "-map-by", "--map-by", "--oversubscribe"),
+            "--allow-run-as-root",
         ),
     ),
-    ("there is no Gloo underneath; leave it out", ("--gloo",)),
-    ("--start-timeout is how long ranks wait for each other", ("--gloo-timeout-seconds",)),
-    ("there is no cycle; leave it out", ("--cycle-time-ms", "--timeline-mark-cycles")),
-    ("there is no cycle; leave it out", ("--no-timeline-mark-cycles",)),
-    ("there is no response cache; leave it out", ("--cache-capacity",)),
-    (
-        "nothing is tuned while a job runs; leave it out",
-        ("--autotune", "--no-autotune", "--autotune-log-file", "--autotune-warmup-samples"),
-    ),
-    (
-        "what travels how is chosen by size; leave it out",
-        (
-            *("--hierarchical-allreduce", "--no-hierarchical-allreduce"),
-            *("--hierarchical-allgather", "--no-hierarchical-allgather"),
-            *("--torus-allreduce", "--no-torus-allreduce", "--num-nccl-streams"),
-            "--thread-affinity",
-        ),
-    ),
-    ("say -x COVEY_FUSION_THRESHOLD=64MiB", ("--fusion-threshold-mb",)),
-    ("say -x COVEY_LOG_LEVEL=debug", ("--log-level",)),
-    ("say -x COVEY_STALL_WARNING=60s", ("--stall-check-warning-time-seconds",)),
-    ("say -x COVEY_STALL_WARNING=86400s", ("--no-stall-check",)),
-    (
-        "a rank that does not come is named, and the job goes on; leave it out, or choose a method "
-        "with max_wait",
-        ("--stall-check", "--stall-check-shutdown-time-seconds"),
-    ),
-    ("lines begin with the rank alone; leave it out", ("--prefix-output-with-timestamp",)),
     ("lines begin with the rank anyway; leave it out", ("--tag-output",)),
     ("give the options here", ("--config-file",)),
     ("covey build says what can be built besides", ("--check-build", "-cb")),
@@ -59,3 +92,33 @@ _ABSENT: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 
 REFUSED: Dict[str, str] = {flag: reason for reason, flags in _ABSENT for flag in flags}
 """By flag, why it is refused."""
+
+
+class _Note(argparse.Action):
+    """Notes a flag of horovodrun in `given`, for covey.as_horovod.variables."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        flag = next(one for one in FLAGS if one.name == option_string)
+        text = str(values) if flag.value is None else flag.value
+        if flag.scale != 1:
+            try:
+                text = str(round(float(text) * flag.scale))
+            except ValueError:
+                parser.error(f"{flag.name}: {text} is not a number")
+        given: List[Given] = [*(namespace.given or ()), Given(flag.name, variable_of(flag), text)]
+        namespace.given = given
+
+
+def variable_of(flag: Flag) -> str:
+    """The whole name of its variable."""
+    return f"HOROVOD_{flag.variable}"
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags, which --help does not list."""
+    parser.set_defaults(given=())
+    for flag in FLAGS:
+        takes = {"nargs": 0} if flag.value is not None else {"metavar": "VALUE"}
+        parser.add_argument(
+            flag.name, action=_Note, dest="given", help=argparse.SUPPRESS, **takes  # type: ignore
+        )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from covey import as_horovod
-from covey.cli import host_options
+from covey.as_horovod import variables
+from covey.cli import completion, horovod, host_options
 from covey.cli.horovod import REFUSED
 from covey.cli.parser import Parser, package_version, split_command
 from covey.cli.values import (
@@ -93,7 +94,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         help="delay ranks at the end of their steps, such as delay:320ms@2 (two random ranks each "
         "step), slow:10x@1, pause:5s:100@rank2; there are " + ", ".join(KINDS),
     )
-    add("--timeline", metavar="DIR", help="write one trace per rank into DIR")
+    add("--timeline", metavar="DIR", help="write one trace per rank into DIR, and one of all")
     add("--output-dir", metavar="DIR", help="also write DIR/rank.N/stdout and DIR/rank.N/stderr")
     add(
         "-x",
@@ -130,6 +131,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         help="no method card, notices, warnings or table (with --summary the table alone): only "
         "errors, and what the ranks print; the ranks get COVEY_LOG_LEVEL=error",
     )
+    completion.describe(parser)
     add("--version", action="version", version=f"covey {package_version()}")
     host_options.describe(parser)
     _describe_rendezvous(parser)
@@ -146,8 +148,7 @@ def _describe_horovods(parser: argparse.ArgumentParser) -> None:
         help="the command's imports still say horovod: they get Covey",
     )
     add("--output-filename", dest="output_dir", metavar="DIR", help="the same as --output-dir")
-    add("--timeline-filename", metavar="FILE", help="--timeline into FILE without its .json")
-    add("--disable-cache", action="store_true", help="without effect: nothing is cached")
+    horovod.describe(parser)
 
 
 def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
@@ -222,11 +223,17 @@ def add_to(commands: Any) -> None:
     _describe(commands.add_parser("run", help=_HELP, **_options("covey run")))
 
 
-def _timeline_dir(arguments: argparse.Namespace) -> Any:
-    name = arguments.timeline_filename
-    if arguments.timeline is not None or name is None:
-        return arguments.timeline
-    return name[: -len(".json")] if name.endswith(".json") else name
+def _take_horovods(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Dict[str, str]:
+    """What Horovod's variables and flags set; a flag of coveyrun's own wins. Raises LaunchError."""
+    found = variables.in_environment(environment)
+    taken = variables.take([*found, *arguments.given], environment)
+    for flag, value in taken.mapped.items():
+        if flag.startswith("--") and getattr(arguments, flag[2:]) is None:
+            setattr(arguments, flag[2:], value)
+    if is_shown() and not arguments.quiet:
+        program = arguments.parser.prog
+        sys.stderr.write("".join(f"{program}: {line}\n" for line in taken.lines))
+    return {name: value for name, value in taken.mapped.items() if not name.startswith("--")}
 
 
 def _announce_ignored(arguments: argparse.Namespace, configured: Optional[str]) -> None:
@@ -263,12 +270,11 @@ def _tell_of_injection(spec: JobSpec) -> None:
 def _spec(arguments: argparse.Namespace) -> JobSpec:
     hosts = host_options.named(arguments)
     size = host_options.size_of(arguments, hosts)
-    variables: List[str] = [text for text in arguments.variables if "=" in text]
-    settings = {}
+    extra_env = dict(text.split("=", 1) for text in arguments.variables if "=" in text)
+    command, environment = split_command(arguments.command), {**os.environ, **extra_env}
+    settings = _take_horovods(arguments, environment)
     if arguments.start_timeout is not None:
         settings["COVEY_START_TIMEOUT"] = f"{arguments.start_timeout}s"
-    extra_env = dict(text.split("=", 1) for text in variables)
-    command, environment = split_command(arguments.command), {**os.environ, **extra_env}
     if arguments.force_method and arguments.method is None:
         raise LaunchError("--force-method needs --method METHOD")
     configured = environment.get("COVEY_METHOD")
@@ -294,7 +300,7 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         command=command,
         size=size,
         output_dir=arguments.output_dir,
-        timeline_dir=_timeline_dir(arguments),
+        timeline_dir=arguments.timeline,
         extra_env=extra_env,
         settings_env=settings,
         gpus=gpus_of(environment) if arguments.bind_gpus and plan is None else (),

@@ -28,6 +28,7 @@ from covey.launch.signals import SignalInbox, Stopped
 from covey.launch.spec import JobSpec
 from covey.launch.start import HostPart, StorePort, make_memory
 from covey.launch.summary import Summary
+from covey.trace import ending as traces
 
 # Looked at this often when the system has no descriptor for a process's end.
 POLL_S = 0.05
@@ -367,11 +368,10 @@ class Job:
     def _tell_of_traces(self) -> None:
         where = self._spec.timeline_dir
         if self._fleet is not None:
-            found, of_host = self._fleet.has_traces, " of its host"
-        else:
-            found, of_host = check.has_traces(where), ""
-        if found:
-            self._say(f"one trace per rank in {where}{of_host}; ui.perfetto.dev shows them")
+            if self._fleet.has_traces:
+                self._say(f"one trace per rank in {where} of its host: covey trace merge FOLDERS")
+        elif where is not None and check.has_traces(where):
+            self._say(*traces.told(where, self._size))
 
     def _close(self) -> None:
         """No rank outlives the launcher, not even one of a start that failed half way."""

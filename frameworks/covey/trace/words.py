@@ -1,0 +1,108 @@
+"""What a merged trace says, in words: who waited for whom, the slowest rank, overlap, clocks."""
+
+from __future__ import annotations
+
+import collections
+import math
+from typing import Any, Counter, Dict, List, Sequence, Tuple
+
+from covey.trace.merging import Merged
+from covey.trace.reading import EXCHANGE, PYTHON, Span, Trace, occurrences, union_us
+
+STEP = "step"
+_MOST_RANKS = 8  # Of which a line each is shown: those that waited longest.
+
+Waits = Dict[Tuple[int, int], Counter[str]]  # (who, for whom) -> microseconds by exchange
+
+
+def waits(traces: Sequence[Trace]) -> Waits:
+    """How long each rank waited for each other one, by the name of the exchange: for the one that
+    began it last, until it did."""
+    begun: Dict[Any, Dict[int, Span]] = {}
+    for trace in traces:
+        for key, span in occurrences(trace).items():
+            begun.setdefault(key, {})[trace.rank] = span
+    found: Waits = collections.defaultdict(collections.Counter)
+    for (name, _), spans in begun.items():
+        last = max(spans, key=lambda rank: spans[rank].begin)
+        for rank, span in spans.items():
+            waited = min(span.end, spans[last].begin) - span.begin
+            if rank != last and waited > 0:
+                found[rank, last][name] += waited
+    return found
+
+
+def overlap(trace: Trace) -> float:
+    """The part of the time of exchanges in which the rank was not in step(): backward went on. Not
+    a number where the trace has no step, or no exchange."""
+    steps = [span for span in trace.spans.get(PYTHON, ()) if span.name == STEP]
+    exchanges = trace.spans.get(EXCHANGE, [])
+    if not steps or not exchanges:
+        return math.nan
+    within = [
+        Span("", max(one.begin, step.begin), min(one.end, step.end))
+        for step in steps
+        for one in exchanges
+        if one.begin < step.end and one.end > step.begin
+    ]
+    within.sort(key=lambda span: span.begin)
+    return 1 - union_us(within) / union_us(exchanges)
+
+
+def lines(found: Merged) -> List[str]:
+    """The summary, a sentence a line."""
+    traces = found.traces
+    ends = [span.end for trace in traces for listed in trace.spans.values() for span in listed]
+    hosts = f"{len(found.clocks)} host{'s' if len(found.clocks) > 1 else ''}"
+    said = [f"{_time(max(ends, default=0.0))} of {len(traces)} ranks on {hosts}"]
+    return said + _of_waits(waits(traces)) + _of_overlap(traces) + _of_clocks(found)
+
+
+def _of_waits(all_waits: Waits) -> List[str]:
+    if not all_waits:
+        return ["no rank waited for another one in an exchange of all"]
+    caused: Counter[int] = collections.Counter()
+    names: Dict[int, Counter[str]] = collections.defaultdict(collections.Counter)
+    by_rank: Dict[int, Counter[int]] = collections.defaultdict(collections.Counter)
+    for (rank, last), by_name in all_waits.items():
+        caused[last] += sum(by_name.values())
+        names[last].update(by_name)
+        by_rank[rank][last] += sum(by_name.values())
+    ((slowest, total),) = caused.most_common(1)
+    ((name, most),) = names[slowest].most_common(1)
+    said = [
+        f"rank {slowest} is the slowest: the others waited {_time(total)} for it, "
+        f"{_time(most)} of it in {name!r}"
+    ]
+    longest = sorted(by_rank, key=lambda rank: -sum(by_rank[rank].values()))[:_MOST_RANKS]
+    for rank in sorted(longest):
+        parts = [f"{_time(us)} for rank {last}" for last, us in by_rank[rank].most_common(3)]
+        said.append(f"rank {rank} waited {_time(sum(by_rank[rank].values()))}: {', '.join(parts)}")
+    return said
+
+
+def _of_overlap(traces: Sequence[Trace]) -> List[str]:
+    parts = [part for part in map(overlap, traces) if not math.isnan(part)]
+    if not parts:
+        return []
+    return [f"{100 * sum(parts) / len(parts):.0f} % of the time of exchanges was outside of step()"]
+
+
+def _of_clocks(found: Merged) -> List[str]:
+    said = []
+    for clock in found.clocks[1:]:
+        ranks = "rank" if len(clock.ranks) == 1 else "ranks"
+        whose = f"the clock of {ranks} {', '.join(map(str, clock.ranks))}"
+        if math.isinf(clock.error_us):
+            said.append(f"{whose} is set by the hosts' wall clocks: no exchange is in both traces")
+        else:
+            said.append(f"{whose} is set by exchanges, to {_time(clock.error_us)}")
+    return said
+
+
+def _time(microseconds: float) -> str:
+    if microseconds < 1000:
+        return f"{microseconds:.0f} us"
+    if microseconds < 1e6:
+        return f"{microseconds / 1000:.1f} ms"
+    return f"{microseconds / 1e6:.2f} s"
