@@ -13,12 +13,14 @@ _OF_LAUNCHER = pathlib.Path(__file__).with_name("horovodrun.txt")
 
 # By name, or by module and name: why Covey has it not.
 ABSENT = {
-    "elastic": "the number of ranks is fixed; `--keep-going` goes on without a rank that fails",
+    "tensorflow.elastic": "`covey.torch.elastic` only, over a fixed number of ranks",
+    "keras.elastic": "`covey.torch.elastic` only, over a fixed number of ranks",
 }
 
 # The difference in what a call does; the arguments are compared.
 DIFFERS = {
-    "Adasum": "the constant is there; `op=Adasum` raises Unsupported",
+    "tensorflow.Adasum": "the constant is there; `op=Adasum` raises Unsupported",
+    "keras.Adasum": "the constant is there; `op=Adasum` raises Unsupported",
     "HorovodInternalError": "the base of `Mismatch` and `Aborted`",
     "ProcessSet": "`Group`: takes ranks, no communicator of MPI; its id is read only",
     "init": "`comm` is None or the list of all ranks; groups need no registration",

@@ -43,6 +43,13 @@ class DistributedDataParallel(_Torchs):
 
     Args:
         module: the model, with the same parameters on each rank.
+        device_ids, output_device: the model's GPU, if it is on one; inputs are moved there.
+        broadcast_buffers, forward_sync_buffers: False: each rank keeps its own buffers.
+        init_sync: whether all ranks begin with the first one's parameters.
+        process_group, device_mesh: of torch's, instead of ``process_set``; a mesh of one dimension.
+        bucket_cap_mb: gradients travel together in so many MiB; None: 8.
+        dim, find_unused_parameters, static_graph, gradient_as_bucket_view: become attributes.
+        check_reduction, skip_all_reduce_unused_params, batched_grad_copy: have no effect.
         method: as of ``DistributedOptimizer``; None: as ``coveyrun --method`` says.
         process_set: the ranks to train with, instead of a ``process_group`` of torch's.
         compression: as of ``DistributedOptimizer``.
@@ -221,7 +228,10 @@ class DistributedDataParallel(_Torchs):
         buffers the first rank's.
 
         To be called by every rank at the end of training, or before it is evaluated or saved;
-        training may go on. Raises as ``finish`` of ``DistributedOptimizer``.
+        training may go on.
+
+        Args:
+            strict: as of ``finish`` of ``DistributedOptimizer``, which says what is raised too.
         """
         for optimizer in self._living():
             optimizer.finish(strict)
