@@ -50,9 +50,11 @@ void Formations::Complete(ReplicatedEntry entry, uint64_t term, bool is_committe
     // No member sends it anything unasked.
     current_->is_fetching = true;
   }
+  // Of another leader the holders are others, and may be asked again.
+  if (current_->term != term) current_->fetcher = SumFetcher(static_cast<int32_t>(holders.size()));
   current_->term = term;
   current_->is_committed |= is_committed;
-  current_->fetcher.SetHolders(holders);
+  current_->fetcher.AddHolders(holders);
 }
 
 void Formations::OnPiece(int32_t from, ReplicaMessage piece, Time now) {

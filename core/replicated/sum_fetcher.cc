@@ -4,11 +4,8 @@
 
 namespace covey {
 
-void SumFetcher::SetHolders(const std::vector<bool>& holders) {
-  for (size_t i = 0; i < holders_.size(); ++i) {
-    if (!holders[i]) OnLoss(static_cast<int32_t>(i));
-    holders_[i].has_it = holders[i];
-  }
+void SumFetcher::AddHolders(const std::vector<bool>& holders) {
+  for (size_t i = 0; i < holders_.size(); ++i) holders_[i].has_it |= holders[i];
 }
 
 void SumFetcher::OnLoss(int32_t member) {
@@ -38,19 +35,15 @@ void SumFetcher::DropOverdue(Time patience, Time now) {
     holder.asked.clear();
     holder.is_overdue = true;
   }
-  const bool are_all = std::all_of(holders_.begin(), holders_.end(), [](const Holder& holder) {
-    return !holder.has_it || holder.is_overdue;
-  });
-  if (!are_all) return;
-  for (Holder& holder : holders_) holder.is_overdue = false;
 }
 
-// The next holder with room; -1: none.
-int32_t SumFetcher::Next() {
+// The next holder to ask for it; -1: none.
+int32_t SumFetcher::Next(size_t shard) {
   for (size_t i = 0; i < holders_.size(); ++i) {
     turn_ = (turn_ + 1) % holders_.size();
     const Holder& holder = holders_[turn_];
-    if (holder.has_it && !holder.is_overdue && holder.asked.size() < kMostAsked)
+    if (holder.has_it && !holder.is_overdue && holder.asked.size() < kMostAsked &&
+        !holder.tried.contains(shard))
       return static_cast<int32_t>(turn_);
   }
   return -1;
@@ -60,11 +53,12 @@ void SumFetcher::Advance(const Formation& formation, Outbox* outbox, Time patien
   DropOverdue(patience, now);
   for (size_t shard = 0; shard < formation.plan().size(); ++shard) {
     if (formation.Has(shard) || asked_.contains(shard)) continue;
-    const int32_t from = Next();
-    if (from < 0) return;
+    const int32_t from = Next(shard);
+    if (from < 0) continue;
     Holder& holder = holders_[static_cast<size_t>(from)];
     if (holder.asked.empty()) holder.since = now;
     holder.asked.insert(shard);
+    holder.tried.insert(shard);
     asked_.insert(shard);
     const auto [offset, length] = formation.plan().shard(shard);
     outbox->Send(from, {.kind = ReplicaMessage::Kind::kFetch,

@@ -2,12 +2,13 @@
 // lost a member that was to send it one, gets the rest so.
 //
 //   shard     event                                          becomes
-//   missing   a holder has room                              asked of it: kFetch
+//   missing   a holder has room, and was not asked for it    asked of it: kFetch
 //   asked     it came, from any member                       there
-//   asked     its holder is lost, or overdue                 missing; others are asked first
+//   asked     its holder is lost, or overdue                 missing
 //
 // A holder is overdue when it has sent nothing for `patience`. Each is asked for at most kMostAsked
-// shards at a time. Sans-IO; one thread.
+// shards at a time, and for each once: links lose nothing, so a slow holder answers some time.
+// Sans-IO; one thread.
 #ifndef COVEY_CORE_REPLICATED_SUM_FETCHER_H_
 #define COVEY_CORE_REPLICATED_SUM_FETCHER_H_
 
@@ -24,8 +25,8 @@ class SumFetcher {
 
   explicit SumFetcher(int32_t size) : holders_(static_cast<size_t>(size)) {}
 
-  // By member; the others have it not, or are lost.
-  void SetHolders(const std::vector<bool>& holders);
+  // By member; those of before stay.
+  void AddHolders(const std::vector<bool>& holders);
   void OnSummed(int32_t from, size_t shard, Time now);
   void OnLoss(int32_t member);
   bool HasHolder() const;
@@ -35,12 +36,13 @@ class SumFetcher {
  private:
   struct Holder {
     bool has_it = false, is_overdue = false;
-    std::set<size_t> asked;
-    Time since = 0;  // it was asked, or has sent something
+    std::set<size_t> tried;  // shards that it was asked for,
+    std::set<size_t> asked;  // and is to send
+    Time since = 0;          // it was asked, or has sent something
   };
 
   void DropOverdue(Time patience, Time now);
-  int32_t Next();
+  int32_t Next(size_t shard);
 
   std::vector<Holder> holders_;
   std::set<size_t> asked_;  // of any
