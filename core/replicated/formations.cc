@@ -5,8 +5,15 @@
 namespace covey {
 namespace {
 
-// Of one version at one member: contributions of its host, sums of hosts, the sum.
-constexpr size_t kMostEarlySums = 3;
+// What may come for one version at one member: contributions of its host, sums of hosts, the sum;
+// and where there are few shards, one from each member, at each of two stages.
+constexpr size_t kSums = 4, kStages = 2;
+
+size_t MostEarlyBytes(const Formation::Site& site) {
+  const size_t length = site.geometry->layout().length_bytes();
+  const size_t shard = std::min(length, std::max(site.limits.least_bytes, site.limits.most_bytes));
+  return kSums * length + kStages * static_cast<size_t>(site.geometry->size()) * shard;
+}
 
 }  // namespace
 
@@ -76,8 +83,7 @@ void Formations::OnPiece(int32_t from, ReplicaMessage piece, Time now) {
   }
   early_made_ = piece.made;
   early_bytes_ += piece.body.size();
-  if (early_bytes_ <= kMostEarlySums * site_.geometry->layout().length_bytes())
-    early_.push_back({from, std::move(piece)});
+  if (early_bytes_ <= MostEarlyBytes(site_)) early_.push_back({from, std::move(piece)});
 }
 
 void Formations::OnFetch(int32_t from, const ReplicaMessage& fetch) {

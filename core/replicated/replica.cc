@@ -304,16 +304,16 @@ Time Replica::Advance(Time now) {
   Drain(now);
   if (leaves_by_ < kNever && leader_state_ != nullptr && !leader_state_->has_begun_leave())
     leader_state_->BeginLeave();
-  // Messages to itself may let it go on.
-  for (bool moved = true; leader_state_ != nullptr && moved;) {
-    const uint64_t before = executed();
+  // Messages to itself may let it go on; others hear of a version before the next one.
+  const uint64_t before = executed();
+  for (bool moved = true; leader_state_ != nullptr && moved && executed() == before;) {
     until = std::min(until, leader_state_->Advance(lost_, now));
     // replicated-W14: what a leader has abandoned it never accepts.
     if (!leader_state_->IsForming()) formations_.Drop();
     NoteCommitted();
-    moved = executed() > before;
-    moved |= Drain(now);
+    moved = Drain(now);
   }
+  if (executed() > before) until = now;
   if (leaves_by_ < kNever && (IsSettled() || now >= leaves_by_)) FinishLeave();
   return std::min(until, leaves_by_);
 }
