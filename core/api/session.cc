@@ -221,7 +221,9 @@ void Session::FreeBlock(uint64_t offset) {
 std::unique_ptr<RoundsPort> Session::NewRounds(RoundsPort::Bundle bundle, const Group* group) {
   if (transport_->words() != nullptr)
     return std::make_unique<SharedPort>(std::move(bundle), group, transport_.get());
-  return std::make_unique<ReplicaPort>(std::move(bundle), group, Driver());
+  std::vector<int32_t> hosts;
+  for (const Rank member : group->members) hosts.push_back(ToInt(transport_->HostOf(member)));
+  return std::make_unique<ReplicaPort>(std::move(bundle), group, std::move(hosts), Driver());
 }
 
 ChannelDriver Session::Driver() {

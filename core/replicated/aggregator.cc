@@ -1,7 +1,7 @@
 #include "core/replicated/aggregator.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/partial/collect.h"
@@ -9,15 +9,29 @@
 #include "core/partial/suspicion.h"
 
 namespace covey {
+namespace {
 
-Aggregator::Aggregator(const Options& options, const RoundMemory::Shape& shape,
-                       const RoundLayout& layout)
-    : memory_(shape, layout),
+constexpr size_t kTileBytes = 64;  // of no content
+
+// What was published later is added to what was before.
+void Append(const Contribution& later, Contribution* to) {
+  to->arrived = later.arrived;
+  // partial-W11: an empty contribution only moves how far its member has come.
+  if (later.count == 0) return;
+  if (to->count == 0) to->first = later.first;
+  to->last = later.last;
+  to->count += later.count;
+}
+
+}  // namespace
+
+Aggregator::Aggregator(const AdmissionRule& admission, const RoundMemory::Shape& shape,
+                       const Kernels* kernels)
+    : memory_(shape, RoundLayout({}, kTileBytes)),
       blocks_(&memory_),
-      tiles_({.average = options.average, .kernels = options.kernels}, &memory_, &words_) {
+      tiles_({.kernels = kernels}, &memory_, &words_) {
   for (int32_t i = 0; i < shape.size; ++i)
-    members_.push_back({.slot = Slot(i, &memory_, &words_, options.kernels),
-                        .arrivals = Arrivals(options.admission, &memory_, &words_)});
+    members_.push_back({.arrivals = Arrivals(admission, &memory_, &words_)});
 }
 
 void Aggregator::set_grace(Time grace) {
@@ -49,56 +63,107 @@ uint64_t Aggregator::StatusOf(int32_t member) {
   return words_.Load(memory_.MemberAt(member));
 }
 
-Contribution Aggregator::OnContribution(int32_t member, const ReplicaMessage& message) {
-  Slot& slot = members_[static_cast<size_t>(member)].slot;
-  const Contribution& contribution = message.content;
-  const SlotWord before = slot.offered();
-  const bool is_added = before.state == SlotState::kPublished &&
-                        memory_.Header(member, before.buffer)->content.count > 0;
-  // replicated-W7b: contributions of a committed version are not counted again.
-  CHECK(contribution.first > consumed_[static_cast<size_t>(member)], "a step counts once");
-  if (contribution.count > 0) {
-    std::memcpy(slot.open(), message.body.data(), memory_.layout().length_bytes());
-    slot.Publish(contribution.last, message.hypers);
-    Contribution* content = &memory_.Header(member, slot.offered().buffer)->content;
-    if (!is_added) content->first = contribution.first;
-    content->count = is_added ? content->count + contribution.count - 1 : contribution.count;
-  }
-  if (contribution.count == 0 || contribution.arrived > contribution.last)
-    slot.Skip(contribution.arrived);
-  return memory_.Header(member, slot.offered().buffer)->content;
+SlotWord Aggregator::SlotOf(int32_t member) {
+  return SlotWord::Of(words_.Load(memory_.SlotAt(member)));
 }
 
-std::optional<ReplicatedEntry> Aggregator::Fire(const std::vector<bool>& lost,
-                                                const std::vector<bool>& heard, Time now,
-                                                Time* until) {
-  StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
+void Aggregator::SetSlot(int32_t member, SlotState state, uint32_t buffer, uint64_t step) {
+  words_.Store(memory_.SlotAt(member), SlotWord{state, buffer, step}.Word());
+}
+
+// Of two headers one at most is of the version under way.
+Contribution Aggregator::OnContribution(int32_t member, const ReplicaMessage& message) {
+  const SlotWord slot = SlotOf(member);
+  const bool is_published = slot.state == SlotState::kPublished;
+  const uint32_t buffer = is_published ? slot.buffer : 1 - slot.buffer;
+  Contribution* content = &memory_.Header(member, buffer)->content;
+  if (!is_published) *content = {};
+  // replicated-W7b: contributions of a committed version are not counted again.
+  CHECK(message.content.first > consumed_[static_cast<size_t>(member)], "a step counts once");
+  Append(message.content, content);
+  if (message.content.count > 0)
+    std::copy(message.hypers.begin(), message.hypers.end(),
+              memory_.HeaderHypers(member, buffer).begin());
+  SetSlot(member, SlotState::kPublished, buffer, content->arrived);
+  return *content;
+}
+
+// The contribution that the abandoned version had taken, and what has come since.
+void Aggregator::Restore(int32_t member, uint32_t taken) {
+  const SlotWord slot = SlotOf(member);
+  if (slot.state != SlotState::kPublished)
+    return SetSlot(member, SlotState::kPublished, taken, slot.step);
+  Contribution content = memory_.Header(member, taken)->content;
+  const Contribution& later = memory_.Header(member, slot.buffer)->content;
+  Append(later, &content);
+  if (later.count == 0)
+    std::ranges::copy(memory_.HeaderHypers(member, taken),
+                      memory_.HeaderHypers(member, slot.buffer).begin());
+  memory_.Header(member, slot.buffer)->content = content;
+}
+
+void Aggregator::Abandon() {
+  const StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
+  for (int32_t i = 0; i < memory_.size(); ++i) {
+    const Inclusion& inclusion = inclusions_[static_cast<size_t>(i)];
+    // replicated-W14: a contribution of an abandoned attempt is offered to the next.
+    if (inclusion.decision == Decision::kIn) Restore(i, inclusion.buffer);
+    words_.Store(memory_.InclusionAt(i), 0);
+  }
+  words_.Store(memory_.CursorAt(state.buffer), 0);
+  words_.Store(memory_.DoneAt(state.buffer, 0), 0);
+  words_.Store(memory_.StateAt(), StateWord{.executed = state.executed}.Word());
+}
+
+std::optional<ReplicatedEntry> Aggregator::Fire(const Hearing& hearing, Time now, Time* until) {
+  const StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
   if (state.fired) return std::nullopt;
-  const Arrivals::Answer answer = AskAll(state, lost, heard, now);
+  std::vector<uint64_t> steps;
+  std::vector<std::pair<int32_t, SlotWord>> hidden;
+  for (int32_t i = 0; i < memory_.size(); ++i) {
+    const auto index = static_cast<size_t>(i);
+    const SlotWord slot = SlotOf(i);
+    steps.push_back(slot.step);
+    // replicated-W13: a member that cannot give its content now is not in the version, and has not
+    // arrived.
+    if (hearing.able[index] || slot.state != SlotState::kPublished) continue;
+    SetSlot(i, SlotState::kOpen, slot.buffer, slot.step);
+    if (!hearing.lost[index]) hidden.emplace_back(i, slot);
+  }
+  std::optional<ReplicatedEntry> entry = FireOffered(state, hearing, steps, now, until);
+  for (const auto& [member, slot] : hidden)
+    SetSlot(member, SlotState::kPublished, slot.buffer, slot.step);
+  return entry;
+}
+
+std::optional<ReplicatedEntry> Aggregator::FireOffered(const StateWord& state,
+                                                       const Hearing& hearing,
+                                                       const std::vector<uint64_t>& steps, Time now,
+                                                       Time* until) {
+  const Arrivals::Answer answer = AskAll(state, hearing, steps, now);
   *until = std::min(*until, answer.at);
   if (answer.at > now) return std::nullopt;
-  state.fired = true;
-  state.expired = answer.expired;
-  words_.Store(memory_.StateAt(), state.Word());
-  if (state.expired)
-    for (Member& member : members_) member.arrivals.OnExpired(state.version());
-  return Make(state, lost, now);
+  StateWord fired = state;
+  fired.fired = true;
+  fired.expired = answer.expired;
+  words_.Store(memory_.StateAt(), fired.Word());
+  return Make(fired, hearing.lost, now);
 }
 
 // The first of what those that are heard would answer, each by its own clock.
-Arrivals::Answer Aggregator::AskAll(const StateWord& state, const std::vector<bool>& lost,
-                                    const std::vector<bool>& heard, Time now) {
+Arrivals::Answer Aggregator::AskAll(const StateWord& state, const Hearing& hearing,
+                                    const std::vector<uint64_t>& steps, Time now) {
   Arrivals::Answer first;
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
     const MemberStatus member_status{words_.Load(memory_.MemberAt(static_cast<int32_t>(i)))};
     // replicated-W8: the clock of a rank that the leader does not hear stands still.
-    if (lost[i] || !heard[i]) continue;
-    const WaitingRank waiter{.step = member.slot.offered().step,
-                             .finished = member_status.finished(),
-                             .max_wait = member.max_wait};
+    if (!hearing.heard[i]) continue;
+    const WaitingRank waiter{
+        .step = steps[i], .finished = member_status.finished(), .max_wait = member.max_wait};
     // replicated-W8: each member waits by its own max_wait, as on one host.
-    const Arrivals::Answer answer = member.arrivals.FireAt(state.version(), lost, waiter, now);
+    const Arrivals::Answer answer =
+        member.arrivals.FireAt(state.version(), hearing.lost, waiter, now);
     member.over = member.arrivals.over() ? member.tries : 0;
     if (answer.at < first.at || (answer.at == first.at && first.expired)) first = answer;
   }
@@ -112,12 +177,13 @@ ReplicatedEntry Aggregator::Make(const StateWord& state, const std::vector<bool>
   }
   ReplicatedEntry entry{.version = state.version()};
   const std::byte* result = memory_.Result(state.buffer);
-  entry.body.assign(result, result + memory_.record_bytes() + memory_.layout().length_bytes());
+  entry.body.assign(result, result + memory_.record_bytes());
   RoundRecord record;
   ReadRecord(memory_, result, &record);
+  consumed_after_ = consumed_;
   for (size_t i = 0; i < consumed_.size(); ++i)
-    if (record.contributions[i].count > 0) consumed_[i] = record.contributions[i].last;
-  entry.consumed = consumed_;
+    if (record.contributions[i].count > 0) consumed_after_[i] = record.contributions[i].last;
+  entry.consumed = consumed_after_;
   entry.missing = record.missing;
   return entry;
 }
@@ -125,13 +191,16 @@ ReplicatedEntry Aggregator::Make(const StateWord& state, const std::vector<bool>
 void Aggregator::OnCommitted() {
   const StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
   UpdateSuspicion(memory_, &words_, state, inclusions_);
+  consumed_ = consumed_after_;
+  if (state.expired)
+    for (Member& member : members_) member.arrivals.OnExpired(state.version());
   words_.Store(memory_.StateAt(), StateWord{.executed = state.version()}.Word());
 }
 
-bool Aggregator::IsQuiet() {
+bool Aggregator::IsQuiet(const std::vector<bool>& lost) {
   bool quiet = is_open_ && !StateWord::Of(words_.Load(memory_.StateAt())).fired;
-  for (const Member& member : members_)
-    quiet &= member.slot.offered().state != SlotState::kPublished;
+  for (int32_t i = 0; i < memory_.size(); ++i)
+    quiet &= lost[static_cast<size_t>(i)] || SlotOf(i).state != SlotState::kPublished;
   return quiet;
 }
 

@@ -1,8 +1,19 @@
 // The leader's aggregator of the next version: all members' slots in memory of its own, with the
-// arrivals, decisions and sums of core/partial, which so mean the same across hosts as on one.
+// arrivals, decisions and records of core/partial, which so mean the same across hosts as on one.
+// Slots have no content here: that stays with its member, and sums are made elsewhere
+// (formation.h).
 //
 // For each member it does what the member's own process does on one host: it publishes what has
 // come to the member's slot, keeps its words, and runs its clock of max_wait.
+//
+//   slot                   event                                 slot after
+//   open, taken            OnContribution                        published
+//   published              OnContribution                        published: both as one
+//   published, able        Fire                                  taken
+//   published, not able    Fire                                  published: it is not in the version
+//   published, lost        Fire                                  open: its content is lost
+//   taken                  Abandon                               published
+//   published since taken  Abandon                               published: both as one
 #ifndef COVEY_CORE_REPLICATED_AGGREGATOR_H_
 #define COVEY_CORE_REPLICATED_AGGREGATOR_H_
 
@@ -12,7 +23,6 @@
 #include <vector>
 
 #include "core/partial/arrivals.h"
-#include "core/partial/slot.h"
 #include "core/partial/tiles.h"
 #include "core/replicated/private_atomics.h"
 #include "core/replicated/replica_message.h"
@@ -20,15 +30,17 @@
 
 namespace covey {
 
+// What a leader knows of members, by member.
+struct Hearing {
+  std::vector<bool> lost;
+  std::vector<bool> heard;  // lately, and not lost
+  std::vector<bool> able;   // to take part in the next version, as far as is known
+};
+
 class Aggregator {
  public:
-  struct Options {
-    AdmissionRule admission;
-    bool average = false;
-    const Kernels* kernels = nullptr;
-  };
-
-  Aggregator(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout);
+  Aggregator(const AdmissionRule& admission, const RoundMemory::Shape& shape,
+             const Kernels* kernels);
 
   // Goes on after the last committed version of `log`. Before, only OnAppendResponse may be called.
   void Open(const ReplicatedLog& log);
@@ -38,17 +50,18 @@ class Aggregator {
   // The member's slot as one contribution. REQUIRES: none of it is in a version.
   Contribution OnContribution(int32_t member, const ReplicaMessage& message);
 
-  // The next version if it may fire now; else *until is when to ask again, if nothing comes. The
-  // clocks of members that are not `heard` stand still.
-  std::optional<ReplicatedEntry> Fire(const std::vector<bool>& lost, const std::vector<bool>& heard,
-                                      Time now, Time* until);
+  // The next version, with its record alone, if it may fire now; else *until is when to ask again,
+  // if nothing comes. The clocks of members that are not heard stand still.
+  std::optional<ReplicatedEntry> Fire(const Hearing& hearing, Time now, Time* until);
   // Of all members' versions from now on.
   void set_grace(Time grace);
   // The version that was fired is committed.
   void OnCommitted();
+  // It will not be: it may fire again, as if it had not.
+  void Abandon();
 
-  // Nothing is under way, and nothing published.
-  bool IsQuiet();
+  // Nothing is under way, and no member that lives has published anything.
+  bool IsQuiet(const std::vector<bool>& lost);
   // The try of the member's finish() that max_wait is over for; 0: it is not.
   uint64_t OverOf(int32_t member) const { return members_[static_cast<size_t>(member)].over; }
   // The member word; of one that has left, such that it has finished for good.
@@ -56,14 +69,19 @@ class Aggregator {
 
  private:
   struct Member {
-    Slot slot;
     Arrivals arrivals;
     Time max_wait = kNever;
     uint64_t tries = 0, over = 0;
   };
 
-  Arrivals::Answer AskAll(const StateWord& state, const std::vector<bool>& lost,
-                          const std::vector<bool>& heard, Time now);
+  SlotWord SlotOf(int32_t member);
+  void SetSlot(int32_t member, SlotState state, uint32_t buffer, uint64_t step);
+  void Restore(int32_t member, uint32_t taken);
+  std::optional<ReplicatedEntry> FireOffered(const StateWord& state, const Hearing& hearing,
+                                             const std::vector<uint64_t>& steps, Time now,
+                                             Time* until);
+  Arrivals::Answer AskAll(const StateWord& state, const Hearing& hearing,
+                          const std::vector<uint64_t>& steps, Time now);
   ReplicatedEntry Make(const StateWord& state, const std::vector<bool>& lost, Time now);
 
   RoundMemory memory_;
@@ -72,7 +90,8 @@ class Aggregator {
   Tiles tiles_;
   std::vector<Member> members_;
   std::vector<Inclusion> inclusions_;
-  std::vector<uint64_t> consumed_;
+  std::vector<uint64_t> consumed_;        // after the last committed version,
+  std::vector<uint64_t> consumed_after_;  // and after the one under way
   bool is_open_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/partial/log.h"
 #include "core/replicated/quorum.h"
 
 namespace covey {
@@ -12,18 +13,20 @@ constexpr uint64_t kMostHeartbeats = 2;  // that a replica has not answered
 constexpr Time kHeartbeatsPerTimeout = 4;
 // A leave takes what others lack away for ever: it waits for longer than a leader does.
 constexpr Time kLeaveTimeouts = 4;
+constexpr int kMostDoublings = 10;
 
 }  // namespace
 
 LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape,
-                         const RoundLayout& layout, uint64_t term, ReplicatedLog* log,
+                         const RoundMemory* geometry, uint64_t term, ReplicatedLog* log,
                          Outbox* outbox)
     : options_(options),
       size_(shape.size),
+      geometry_(geometry),
       term_(term),
       log_(log),
       outbox_(outbox),
-      aggregator_(options.aggregator, shape, layout),
+      aggregator_(options.admission, shape, options.kernels),
       followers_(static_cast<size_t>(shape.size)) {
   if (log->uncommitted().has_value())
     // replicated-W7: a version that earlier terms may have committed is proposed again, as it is.
@@ -32,12 +35,12 @@ LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape
     log->AcceptNoOp(term);
 }
 
-void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response, Time now) {
+void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response) {
   Follower& replica = followers_[static_cast<size_t>(from)];
   replica.is_known = true;
-  replica.heard_at = now;
   replica.progress = {.executed = response.executed,
                       .accepted_term = response.accepted_term,
+                      .attempt = response.attempt,
                       .has_entry = response.version > 0};
   replica.applied = response.applied;
   replica.need = response.need;
@@ -77,6 +80,8 @@ bool LeaderState::HasAccepted(int32_t replica) const {
   // replicated-W5: a replica that knows this version as committed counts as one that has it.
   if (other.progress.executed != mine.executed)
     return mine.has_entry && other.progress.executed > mine.executed;
+  // replicated-W13: an entry of another attempt is another.
+  if (other.progress.attempt != mine.attempt) return false;
   return other.progress.accepted_term == term_ && other.progress.has_entry == mine.has_entry;
 }
 
@@ -88,7 +93,10 @@ void LeaderState::AdvanceCommit(const std::vector<bool>& lost) {
   // replicated-W5: a version is committed once a majority has accepted it. replicated-W7a:
   // collecting begins once a majority has accepted the no-op entry.
   if (!IsQuorum(acceptors, lost)) return;
-  if (is_version) log_->Commit();
+  if (is_version) {
+    log_->Commit();
+    vain_ = 0;
+  }
   if (is_version && aggregator_.is_open()) aggregator_.OnCommitted();
   // A version that others have left is committed also by those that know it, and these may have
   // accepted the next of an earlier term: it is open once a majority has accepted the no-op entry.
@@ -105,66 +113,121 @@ bool LeaderState::LacksCommitted() const {
          log_->executed() < outbox_->known_committed();
 }
 
+Hearing LeaderState::HearingOf(const std::vector<bool>& lost, Time now) const {
+  Hearing hearing{.lost = lost, .heard = {}, .able = {}};
+  for (int32_t i = 0; i < size_; ++i) {
+    const auto index = static_cast<size_t>(i);
+    const Follower& replica = followers_[index];
+    const bool is_there = replica.is_known && !lost[index];
+    hearing.heard.push_back(is_there && SilenceOf(i, lost, now) <= options_.election_timeout);
+    // It makes the next version after the last one, which it may still be making.
+    const bool is_near = i == options_.self || replica.progress.executed + 1 >= log_->executed();
+    const bool answers = i == options_.self || replica.answered >= replica.silent_until;
+    hearing.able.push_back(is_there && is_near && answers);
+  }
+  return hearing;
+}
+
+// Whether the attempt waits for members that are lost or silent. They are left out from now on,
+// until they answer a heartbeat that comes after: a slow one has then read what it was sent.
+bool LeaderState::IsVain(const std::vector<bool>& lost, Time now) {
+  bool is_vain = false;
+  // replicated-W13: twice as patient after each vain attempt, or a slow network never makes one.
+  const Time patience = options_.election_timeout << std::min(vain_, kMostDoublings);
+  for (int32_t i = 0; i < size_; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (!forming_->HasPart(i) || (!lost[index] && SilenceOf(i, lost, now) <= patience)) continue;
+    followers_[index].silent_until = followers_[index].heartbeats + 1;
+    is_vain = true;
+  }
+  return is_vain;
+}
+
 Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
   Time until = kNever;
   if (begun_at_ == 0) begun_at_ = now;
-  std::vector<bool> heard;
-  for (const Follower& replica : followers_)
-    heard.push_back(replica.is_known && now - replica.heard_at <= options_.election_timeout);
-  bool moved = true;
-  while (moved) {
-    AdvanceCommit(lost);
-    moved = false;
-    // replicated-W7c: a leader that lacks committed entries fires nothing: others have read them.
-    if (!aggregator_.is_open() || log_->uncommitted().has_value() || LacksCommitted()) break;
-    until = kNever;
-    std::optional<ReplicatedEntry> entry = aggregator_.Fire(lost, heard, now, &until);
-    if (!entry.has_value()) break;
-    ++fired_;
-    moved = true;
-    log_->Propose(*std::move(entry), term_);
+  if (forming_.has_value() && log_->uncommitted().has_value()) {
+    forming_.reset();
     for (int32_t i = 0; i < size_; ++i) Replicate(i);
   }
-  FindDonor(lost, heard, now);
+  AdvanceCommit(lost);
+  // replicated-W13: an attempt that waits for a silent member is abandoned; another one is made.
+  if (forming_.has_value() && IsVain(lost, now)) {
+    forming_.reset();
+    aggregator_.Abandon();
+    ++abandoned_;
+    ++vain_;
+  }
+  const Hearing hearing = HearingOf(lost, now);
+  // replicated-W7c: a leader that lacks committed entries fires nothing: others have read them.
+  if (aggregator_.is_open() && !forming_.has_value() && !log_->uncommitted().has_value() &&
+      !LacksCommitted()) {
+    std::optional<ReplicatedEntry> entry = aggregator_.Fire(hearing, now, &until);
+    if (entry.has_value()) Propose(*std::move(entry), hearing);
+  }
+  FindDonor(hearing, now);
   NoteNews(lost);
   SendHeartbeats(lost, now, &until);
   return until;
 }
 
-// The next version that the replica has not, unless one is under way to it.
+// To all that take part, this replica too.
+void LeaderState::Propose(ReplicatedEntry entry, const Hearing& hearing) {
+  entry.made = {term_, ++fired_};
+  RoundRecord record;
+  ReadRecord(*geometry_, entry.body.data(), &record);
+  std::vector<bool> contributes;
+  for (size_t i = 0; i < followers_.size(); ++i) {
+    entry.roles.push_back(hearing.able[i] ? 1 + static_cast<uint64_t>(options_.hosts[i]) : 0);
+    contributes.push_back(record.contributions[i].count > 0);
+  }
+  forming_.emplace(entry.roles, contributes, geometry_->layout().length_bytes(), options_.limits);
+  for (int32_t i = 0; i < size_; ++i)
+    if (hearing.able[static_cast<size_t>(i)])
+      outbox_->Send(i, ReplicaMessage::Of(Kind::kPropose, entry, geometry_->record_bytes()));
+}
+
+// The next version that the replica has not, if others have it.
 void LeaderState::Replicate(int32_t index) {
   Follower& replica = followers_[static_cast<size_t>(index)];
   if (index == options_.self || !replica.is_known) return;
   const Progress& at = replica.progress;
-  const bool has_answered =
-      at.executed >= replica.sent ||
-      (at.executed + 1 == replica.sent && at.has_entry && at.accepted_term == term_);
-  // replicated-L1: one version at a time to each replica.
-  if (!has_answered) return;
+  // replicated-L1: one skip at a time to each replica.
+  if (at.executed < replica.skipped_to) return;
   const uint64_t next = at.executed + 1;
+  const std::optional<ReplicatedEntry>& proposed = log_->uncommitted();
   if (next > log_->executed()) {
-    const bool has_it = at.has_entry && at.accepted_term == term_;
-    const bool is_next = next == log_->executed() + 1 && log_->uncommitted().has_value();
-    if (is_next && !has_it) SendEntry(index, *log_->uncommitted());
+    const bool is_next = next == log_->executed() + 1 && proposed.has_value();
+    if (is_next && !HasAccepted(index)) SendEntry(index, *proposed, false);
     return;
   }
-  // One that it has accepted in this term is committed by the next heartbeat.
-  if (replica.sent == next) return;
   // replicated-W10: versions that the log has are sent one by one; a replica behind it skips.
-  if (const ReplicatedEntry* entry = log_->Find(next)) return SendEntry(index, *entry);
-  ReplicaMessage skip{.kind = Kind::kFastForward};
+  if (const ReplicatedEntry* entry = log_->Find(next)) {
+    // What it has accepted in this term is committed by the next heartbeat, if that is the last.
+    const bool has_it =
+        at.has_entry && at.accepted_term == term_ && entry->made == Origin{term_, at.attempt};
+    if (has_it && next == log_->executed()) return;
+    return SendEntry(index, *entry, true);
+  }
+  ReplicaMessage skip{.kind = Kind::kFastForward, .made = log_->made()};
   skip.list = log_->consumed();
   skip.missing = log_->missing();
-  replica.sent = log_->executed();
+  replica.skipped_to = log_->executed();
   outbox_->Send(index, std::move(skip));
 }
 
-void LeaderState::SendEntry(int32_t index, const ReplicatedEntry& entry) {
-  followers_[static_cast<size_t>(index)].sent = entry.version;
-  ReplicaMessage message{.kind = Kind::kAppendEntry, .version = entry.version};
-  message.list = entry.consumed;
-  message.missing = entry.missing;
-  message.body = entry.body;
+void LeaderState::SendEntry(int32_t index, const ReplicatedEntry& entry, bool is_committed) {
+  Follower& replica = followers_[static_cast<size_t>(index)];
+  const Told told{entry.version, entry.made, is_committed};
+  // replicated-L1: once: it fetches what it lacks.
+  if (replica.told == told) return;
+  replica.told = told;
+  ReplicaMessage message = ReplicaMessage::Of(Kind::kAppendEntry, entry, geometry_->record_bytes());
+  for (int32_t i = 0; i < size_; ++i) {
+    const bool has_it = followers_[static_cast<size_t>(i)].progress.executed >= entry.version ||
+                        (!is_committed && HasAccepted(i));
+    message.holders.push_back(i == options_.self || has_it ? 1 : 0);
+  }
   outbox_->Send(index, std::move(message));
 }
 
@@ -176,7 +239,7 @@ uint64_t LeaderState::StatusOf(int32_t replica, const std::vector<bool>& lost) {
 
 // The news of a heartbeat.
 void LeaderState::NoteNews(const std::vector<bool>& lost) {
-  std::vector<uint64_t> news{aggregator_.IsQuiet() ? uint64_t{1} : 0,
+  std::vector<uint64_t> news{aggregator_.IsQuiet(lost) ? uint64_t{1} : 0,
                              LacksCommitted() ? uint64_t{1} : 0};
   for (int32_t i = 0; i < size_; ++i) {
     news.push_back(StatusOf(i, lost));
@@ -195,11 +258,10 @@ void LeaderState::NoteNews(const std::vector<bool>& lost) {
 
 // One replica gets a snapshot at a time, from one that runs and has applied enough; another gives
 // it when that takes too long.
-void LeaderState::FindDonor(const std::vector<bool>& lost, const std::vector<bool>& heard,
-                            Time now) {
+void LeaderState::FindDonor(const Hearing& hearing, Time now) {
   const auto may_give = [&](int32_t i) {
     const auto index = static_cast<size_t>(i);
-    return !lost[index] && heard[index] && followers_[index].need == 0 &&
+    return hearing.heard[index] && followers_[index].need == 0 &&
            followers_[index].applied >= followers_[static_cast<size_t>(recipient_)].need;
   };
   const auto needs = [&](int32_t i) {
@@ -265,7 +327,7 @@ void LeaderState::SendHeartbeats(const std::vector<bool>& lost, Time now, Time* 
     replica.is_due = false;
     replica.next_heartbeat = now + options_.election_timeout / kHeartbeatsPerTimeout;
     ReplicaMessage heartbeat{.kind = Kind::kHeartbeat, .number = ++replica.heartbeats};
-    heartbeat.quiet = aggregator_.IsQuiet();
+    heartbeat.quiet = aggregator_.IsQuiet(lost);
     heartbeat.over = aggregator_.OverOf(i);
     if (donor_ == i) {
       heartbeat.snapshot_to = static_cast<uint64_t>(recipient_ + 1);

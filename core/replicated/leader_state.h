@@ -1,30 +1,39 @@
-// The leader of a term (replicated-W4, replicated-W5, replicated-W7): it collects
-// contributions, makes versions, and replicates each; a version is committed once a majority has
-// accepted it.
+// The leader of a term (replicated-W4, replicated-W5, replicated-W7): it collects arrivals, decides
+// what is in a version, and proposes that; all that it hears of make the sum (formation.h). A
+// version is committed once a majority has accepted it, the leader among them.
 //
 //   state         until                                                       then
 //   re-proposing  a majority has accepted the version that earlier terms      no-op
 //                 have left, or knows it as committed; at once without one
 //   no-op         a majority has accepted the no-op entry of this term        collecting
-//   collecting    the next version may fire (Aggregator)                      proposing
+//   collecting    the next version may fire (Aggregator)                      forming
+//   forming       its whole sum is here                                       proposing
+//   forming       a member that has a part in it is lost, or silent for too   abandoned; collecting
+//                 long
 //   proposing     a majority has accepted that version                        committed; collecting
+//
+// An abandoned attempt is followed by another at the same version, without that member, and with
+// twice the patience. A member that is slow is waited for while anything comes from it.
 //
 // A leader that collects, and knows that more is committed than it has, lacks committed entries:
 // those that live have voted for it, so only ranks that have left or died have them. It fires
 // nothing: it would commit these versions again.
 //
-// To a replica at most one version and two heartbeats are under way that it has not answered: one
-// that is stopped costs its peers nothing but these. Messages go in the order they are sent in;
+// A replica is told of each entry that it lacks once, and once more when that is committed; two
+// heartbeats at most are under way that it has not answered: one that is stopped costs its peers
+// little. Messages go in the order they are sent in;
 // those to the leader's own replica too.
 #ifndef COVEY_CORE_REPLICATED_LEADER_STATE_H_
 #define COVEY_CORE_REPLICATED_LEADER_STATE_H_
 
+#include <optional>
 #include <vector>
 
 #include "core/replicated/aggregator.h"
 #include "core/replicated/outbox.h"
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
+#include "core/replicated/shard_plan.h"
 
 namespace covey {
 
@@ -33,22 +42,30 @@ class LeaderState {
   struct Options {
     int32_t self = 0;
     Time election_timeout = 0;  // not heard of for so long, a replica is taken to be stopped
-    Aggregator::Options aggregator;
+    AdmissionRule admission;
+    const Kernels* kernels = nullptr;
+    std::vector<int32_t> hosts;  // by member: a number of its host
+    ShardLimits limits;
   };
 
   // `log` is the replica's own, `outbox` where messages go; both outlive the leader state.
-  LeaderState(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout,
+  // `geometry`: of results; outlives it too.
+  LeaderState(const Options& options, const RoundMemory::Shape& shape, const RoundMemory* geometry,
               uint64_t term, ReplicatedLog* log, Outbox* outbox);
   // The first term: all agree on it, and nothing is left by others.
   void BeginFirst() { aggregator_.Open(*log_); }
 
-  void OnAppendResponse(int32_t from, const ReplicaMessage& response, Time now);
+  // Any message has come.
+  void OnHeard(int32_t from, Time now) { followers_[static_cast<size_t>(from)].heard_at = now; }
+  void OnAppendResponse(int32_t from, const ReplicaMessage& response);
   void OnContribution(int32_t from, ReplicaMessage contribution);
   // Returns when to come again at the latest.
   Time Advance(const std::vector<bool>& lost, Time now);
 
   void set_grace(Time grace) { aggregator_.set_grace(grace); }
   uint64_t fired() const { return fired_; }
+  uint64_t abandoned() const { return abandoned_; }
+  bool IsForming() const { return forming_.has_value(); }
   // How long the replica was not heard of; 0: the leader's own, and those that are dead.
   Time SilenceOf(int32_t replica, const std::vector<bool>& lost, Time now) const;
   // Its replica leaves: all are to have the versions committed now, and to answer one more
@@ -60,11 +77,21 @@ class LeaderState {
 
  private:
   using Kind = ReplicaMessage::Kind;
+  // The entry that a replica was told of last.
+  struct Told {
+    uint64_t version = 0;
+    Origin made;
+    bool is_committed = false;
+
+    bool operator==(const Told&) const = default;
+  };
   struct Follower {         // or the leader's own replica
     bool is_known = false;  // it has answered in this term
     Progress progress;
     Time heard_at = 0;
-    uint64_t sent = 0;  // the version that is under way to it
+    uint64_t silent_until = 0;  // the heartbeat it is to answer: an attempt was vain for it
+    uint64_t skipped_to = 0;    // it was told to
+    Told told;
     uint64_t heartbeats = 0, answered = 0;
     Time next_heartbeat = 0;
     bool is_due = true;  // there is news
@@ -76,15 +103,19 @@ class LeaderState {
   bool LacksCommitted() const;
   uint64_t StatusOf(int32_t replica, const std::vector<bool>& lost);
   bool HasAccepted(int32_t replica) const;
+  Hearing HearingOf(const std::vector<bool>& lost, Time now) const;
+  bool IsVain(const std::vector<bool>& lost, Time now);
+  void Propose(ReplicatedEntry entry, const Hearing& hearing);
   void Replicate(int32_t replica);
-  void SendEntry(int32_t replica, const ReplicatedEntry& entry);
+  void SendEntry(int32_t replica, const ReplicatedEntry& entry, bool is_committed);
   void SendHeartbeats(const std::vector<bool>& lost, Time now, Time* until);
   void NoteNews(const std::vector<bool>& lost);
   void TakeEarly();
-  void FindDonor(const std::vector<bool>& lost, const std::vector<bool>& heard, Time now);
+  void FindDonor(const Hearing& hearing, Time now);
 
   Options options_;
   int32_t size_;
+  const RoundMemory* geometry_;
   uint64_t term_;
   ReplicatedLog* log_;
   Outbox* outbox_;
@@ -96,7 +127,10 @@ class LeaderState {
   int32_t recipient_ = -1, donor_ = -1;  // the receiver and the sender of a snapshot
   Time donor_since_ = 0;
   Time begun_at_ = 0;
-  uint64_t fired_ = 0;
+  uint64_t fired_ = 0;  // attempts
+  uint64_t abandoned_ = 0;
+  int vain_ = 0;                      // of those, since a version was committed
+  std::optional<ShardPlan> forming_;  // the plan of the attempt under way
   bool has_begun_leave_ = false;
   uint64_t last_executed_ = 0;
 };

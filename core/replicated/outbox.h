@@ -24,25 +24,32 @@ struct EncodedMessage {
   bool is_leave = false;  // nothing follows, and it need not wait for unsent messages
 };
 
+// The last version that is committed, as any replica has told it.
+struct KnownCommitted {
+  uint64_t version = 0;
+  Origin made;
+};
+
 class Outbox {
  public:
   // All outlive the outbox.
-  Outbox(const uint64_t* term, const uint64_t* known_committed, const ReplicatedLog* log)
-      : term_(term), known_committed_(known_committed), log_(log) {}
+  Outbox(const uint64_t* term, const KnownCommitted* known, const ReplicatedLog* log)
+      : term_(term), known_(known), log_(log) {}
 
   void Send(int32_t to, ReplicaMessage message) {
     message.term = *term_;
     message.executed = log_->executed();
     message.known_committed = known_committed();
+    message.known_made = log_->executed() < known_->version ? known_->made : log_->made();
     messages_.push_back({to, std::move(message)});
   }
   bool empty() const { return messages_.empty(); }
-  uint64_t known_committed() const { return std::max(*known_committed_, log_->executed()); }
+  uint64_t known_committed() const { return std::max(known_->version, log_->executed()); }
   std::vector<QueuedMessage> Take() { return std::exchange(messages_, {}); }
 
  private:
   const uint64_t* term_;
-  const uint64_t* known_committed_;
+  const KnownCommitted* known_;
   const ReplicatedLog* log_;
   std::vector<QueuedMessage> messages_;
 };

@@ -17,14 +17,18 @@ std::unique_ptr<std::byte[]> PendingContributions::NewBuffer() {
   return buffer;
 }
 
-void PendingContributions::Add(Pending* to, const std::byte* sum, const Contribution& content) {
+void PendingContributions::AddSum(std::byte* to, const std::byte* sum) const {
   for (const RoundLayout::Tile& tile : layout_->tiles()) {
-    std::byte* at = to->sum.get() + tile.offset_bytes;
+    std::byte* at = to + tile.offset_bytes;
     const std::byte* inputs[] = {at, sum + tile.offset_bytes};
     kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum},
                      std::span<const std::byte* const>(inputs), std::span<std::byte* const>(&at, 1),
                      tile.count, Stores::kCached);
   }
+}
+
+void PendingContributions::Add(Pending* to, const std::byte* sum, const Contribution& content) {
+  AddSum(to->sum.get(), sum);
   to->content.last = content.last;
   to->content.arrived = content.arrived;
   to->content.count += content.count;
@@ -72,13 +76,20 @@ const PendingContributions::Pending* PendingContributions::Send() {
 // Where the leader's sum of two is that of what it got; adding them here again gives the same.
 void PendingContributions::OnAck(const Contribution& content) {
   Pending* first = nullptr;
+  bool is_after_proposed = false;
   for (Pending& pending : pending_) {
     if (!pending.is_sent || pending.content.arrived > content.arrived) break;
     pending.is_acked = true;
     // Older steps than all that lie there are in a version that is not known here yet.
     const bool is_empty = pending.sum == nullptr;
     if (!is_empty && (content.count == 0 || pending.content.first < content.first)) continue;
-    if (first == nullptr && (!is_empty || content.count == 0)) {
+    // replicated-W14: an abandoned attempt has it, and may be committed by another leader.
+    is_after_proposed |= pending.is_proposed;
+    if (pending.is_proposed) continue;
+    // What comes after an empty contribution says more.
+    if (first != nullptr && first->sum == nullptr && !is_empty)
+      std::exchange(first, nullptr)->content = {};
+    if (first == nullptr && (!is_empty || content.count == 0 || is_after_proposed)) {
       first = &pending;
       continue;
     }
@@ -91,6 +102,26 @@ void PendingContributions::OnAck(const Contribution& content) {
     pending.content = {};
   }
   std::erase_if(pending_, [](const Pending& pending) { return pending.content.arrived == 0; });
+}
+
+std::span<const std::byte> PendingContributions::Propose(const Contribution& part,
+                                                         std::vector<std::byte>* sum) {
+  std::vector<Pending*> parts;
+  uint64_t count = 0;
+  for (Pending& pending : pending_) {
+    const Contribution& content = pending.content;
+    if (pending.sum == nullptr || content.first < part.first || content.last > part.last) continue;
+    parts.push_back(&pending);
+    count += content.count;
+  }
+  if (count != part.count) return {};
+  for (Pending* one : parts) one->is_proposed = true;
+  const std::span<const std::byte> first(parts[0]->sum.get(), layout_->length_bytes());
+  if (parts.size() == 1) return first;
+  // In the order in which an acknowledgement would make them one.
+  sum->assign(first.begin(), first.end());
+  for (size_t i = 1; i < parts.size(); ++i) AddSum(sum->data(), parts[i]->sum.get());
+  return *sum;
 }
 
 void PendingContributions::OnConsumed(uint64_t step) {

@@ -1,13 +1,16 @@
 // A rank's own contributions until they are in a version that is committed, or known to be.
 //
-// A slot (core/partial/slot.h) is emptied by its reader. A contribution sent to a leader may be
-// lost with it, so it stays here until a committed version says that it counts. Contributions are
-// sent whole, in order, one at a time: the next once the leader has acknowledged the last.
+// A slot (core/partial/slot.h) is emptied by its reader. A contribution told to a leader stays here
+// until a committed version says that it counts, and its content goes to those that make a proposed
+// version. Contributions are told in order, one at a time: the next once the leader has
+// acknowledged the last.
 //
 //   contribution event                        becomes
 //   new          Publish: another step        the same, with that step
 //   new          sent                         sent: nothing is added to it any more
-//   sent         acked as (first..last)       one with the others within first..last
+//   sent         acked as (first..last)       one with the others within first..last, unless they
+//                                             were proposed
+//   any          Propose of (first..last)     proposed: it stays apart
 //   any          consumed up to its last      nothing: it counts
 //   any          another leader               the same, to be sent again, but not `new` again
 //
@@ -17,7 +20,8 @@
 //
 // Invariant: a version ends between two contributions, never within one: the leader that holds two
 // as one takes them as one, and what an earlier leader had proposed is committed, or followed by a
-// no-op entry, before a leader holds anything (replicated-W7).
+// no-op entry, before a leader holds anything (replicated-W7). An abandoned attempt may still be
+// committed by a later leader, so what was proposed does not grow either (replicated-W14).
 #ifndef COVEY_CORE_REPLICATED_PENDING_CONTRIBUTIONS_H_
 #define COVEY_CORE_REPLICATED_PENDING_CONTRIBUTIONS_H_
 
@@ -37,8 +41,9 @@ class PendingContributions {
   struct Pending {
     Contribution content;
     std::vector<double> hypers;
-    std::unique_ptr<std::byte[]> sum;        // null: it is an empty contribution
-    bool is_new = true;                      // it was never sent
+    std::unique_ptr<std::byte[]> sum;  // null: it is an empty contribution
+    bool is_new = true;                // it was never sent
+    bool is_proposed = false;
     bool is_sent = false, is_acked = false;  // by, to the present leader
   };
 
@@ -53,6 +58,9 @@ class PendingContributions {
   // The contribution to send now, which is sent from now on; null: none.
   const Pending* Send();
   void OnAck(const Contribution& content);
+  // The content of the steps of `part`, which are proposed: in *sum, where they are of several.
+  // Empty: it has them not as such.
+  std::span<const std::byte> Propose(const Contribution& part, std::vector<std::byte>* sum);
   void OnConsumed(uint64_t step);
   // The last version that is committed.
   void OnExecuted(uint64_t version);
@@ -68,6 +76,7 @@ class PendingContributions {
 
  private:
   std::unique_ptr<std::byte[]> NewBuffer();
+  void AddSum(std::byte* to, const std::byte* sum) const;
   void Add(Pending* to, const std::byte* sum, const Contribution& content);
 
   const RoundLayout* layout_;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/replicated/quorum.h"
 
 namespace covey {
 namespace {
@@ -13,16 +12,18 @@ namespace {
 // At most this part of election_timeout counts between two looks of a replica: it was stopped
 // itself, and the leader's messages lie before it.
 constexpr Time kLooks = 4;
-constexpr int kMostDoublings = 6;
 
-// Of all fields that a message has, and the longest body but for a state: a version's.
-size_t LongestBytes(const RoundMemory& geometry, const RoundLayout& layout) {
+// Of all fields that a message has, and the longest body but for a state: a record, or a shard.
+size_t LongestBytes(const RoundMemory& geometry, const ShardLimits& limits) {
+  constexpr size_t kLine = 64;  // a shard ends with one
   ReplicaMessage longest;
   for (std::vector<uint64_t>* words :
-       {&longest.list, &longest.missing, &longest.needs, &longest.mets, &longest.silences})
+       {&longest.list, &longest.missing, &longest.roles, &longest.holders, &longest.needs,
+        &longest.mets, &longest.silences})
     words->resize(static_cast<size_t>(geometry.size()));
   longest.hypers.resize(geometry.hypers());
-  return longest.Encode().size() + geometry.record_bytes() + layout.length_bytes();
+  const size_t shard = std::max(limits.least_bytes, limits.most_bytes) + kLine;
+  return longest.Encode().size() + geometry.record_bytes() + shard;
 }
 
 }  // namespace
@@ -32,14 +33,22 @@ Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const 
       shape_(shape),
       layout_(layout),
       geometry_(shape, layout),
-      longest_bytes_(LongestBytes(geometry_, layout_)),
+      longest_bytes_(LongestBytes(geometry_, options.limits)),
       log_(shape.size, static_cast<uint64_t>(shape.log)),
       pending_(&layout_, options.kernels),
+      formations_({.self = options.self,
+                   .geometry = &geometry_,
+                   .kernels = options.kernels,
+                   .average = options.average,
+                   .limits = options.limits,
+                   .outbox = &outbox_},
+                  &log_, &pending_, options.election_timeout / kLooks),
       votes_(static_cast<size_t>(shape.size)),
       lost_(static_cast<size_t>(shape.size)),
       heard_at_(static_cast<size_t>(shape.size)),
       max_wait_(options.max_wait) {
   CHECK(!shape.models.on(), "models are averaged on one host only");
+  CHECK(options.hosts.size() == votes_.size(), "each member lies on a host");
   log_.AcceptNoOp(term_);
   if (options.self != leader_) return;
   BecomeLeader();
@@ -53,6 +62,9 @@ void Replica::OnMessage(int32_t from, std::span<const std::byte> bytes, Time now
   if (has_departed_ || !ReplicaMessage::Decode(bytes, &message) || !IsSound(message)) return;
   has_heard_ = true;
   heard_at_[static_cast<size_t>(from)] = now;
+  // replicated-W7: whatever comes from a leader or a follower says that it runs: sums take long.
+  if (leader_state_ != nullptr) leader_state_->OnHeard(from, now);
+  if (from == leader_ && message.term == term_) silent_ = 0;
   Handle(from, std::move(message), now);
   Drain(now);
 }
@@ -67,12 +79,17 @@ size_t Replica::LongestMessageBytes() const {
 bool Replica::IsSound(const ReplicaMessage& message) const {
   const auto size = static_cast<size_t>(shape_.size);
   const bool has_lists = message.list.size() == size && message.missing.size() == size;
+  const bool has_entry =
+      has_lists && message.roles.size() == size && message.body.size() == geometry_.record_bytes();
   switch (message.kind) {
     case Kind::kContribution:
-      return message.content.count == 0 || (message.hypers.size() == geometry_.hypers() &&
-                                            message.body.size() == layout_.length_bytes());
+      return message.content.count == 0 || message.hypers.size() == geometry_.hypers();
     case Kind::kAppendEntry:
-      return has_lists && message.body.size() == geometry_.record_bytes() + layout_.length_bytes();
+      return has_entry && message.holders.size() == size;
+    case Kind::kPropose:
+      return has_entry;
+    case Kind::kPiece:
+      return message.stage != ShardStage::kNone;
     case Kind::kFastForward:
       return has_lists;
     case Kind::kHeartbeat:
@@ -91,10 +108,16 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
   if (message.term > term_) Follow(message.term);
   if (message.kind == Kind::kSnapshot) return OnSnapshot(from, std::move(message));
   if (message.kind == Kind::kLeave) return OnLoss(from);
+  if (message.kind == Kind::kFetch) return formations_.OnFetch(from, message);
+  if (message.kind == Kind::kPiece) {
+    formations_.OnPiece(from, std::move(message), now);
+    return AcceptWhole();
+  }
   if (message.term < term_) {
-    const bool is_leaders =
-        message.kind == Kind::kRequestVote || message.kind == Kind::kHeartbeat ||
-        message.kind == Kind::kAppendEntry || message.kind == Kind::kFastForward;
+    const bool is_leaders = message.kind == Kind::kRequestVote ||
+                            message.kind == Kind::kHeartbeat ||
+                            message.kind == Kind::kAppendEntry ||
+                            message.kind == Kind::kFastForward || message.kind == Kind::kPropose;
     // replicated-W7: messages of a term that is over are dropped; a leader learns the new one.
     if (is_leaders && from != options_.self) SendAppendResponse(from);
     return;
@@ -106,7 +129,7 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
       votes_[static_cast<size_t>(from)] = true;
       return LeadIfElected();
     case Kind::kAppendResponse:
-      if (leader_state_ != nullptr) leader_state_->OnAppendResponse(from, message, now);
+      if (leader_state_ != nullptr) leader_state_->OnAppendResponse(from, message);
       return;
     case Kind::kContribution:
       if (leader_state_ != nullptr) leader_state_->OnContribution(from, std::move(message));
@@ -118,32 +141,37 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
     case Kind::kHeartbeat:
       LearnLeader(from, now);
       return OnHeartbeat(std::move(message));
+    case Kind::kPropose:
+      LearnLeader(from, now);
+      formations_.Propose(message.TakeEntry(), term_, now);
+      return AcceptWhole();
     case Kind::kAppendEntry:
       LearnLeader(from, now);
-      return OnAppendEntry(std::move(message));
+      return OnAppendEntry(std::move(message), now);
     case Kind::kFastForward:
       LearnLeader(from, now);
       if (message.executed > executed())
-        log_.Skip(
-            {.version = message.executed, .consumed = message.list, .missing = message.missing});
+        log_.Skip({.version = message.executed,
+                   .made = message.made,
+                   .consumed = message.list,
+                   .missing = message.missing});
       NoteCommitted();
       return SendAppendResponse(leader_);
-    case Kind::kSnapshot:
-    case Kind::kLeave:
+    default:
       return;
   }
 }
 
 void Replica::NoteKnown(const ReplicaMessage& message) {
   const uint64_t told = std::max(message.known_committed, message.executed);
-  if (told > known_committed_) known_committed_term_ = message.term;
-  if (told == known_committed_)
-    known_committed_term_ = std::min(known_committed_term_, message.term);
-  known_committed_ = std::max(known_committed_, told);
+  if (told < known_.version) return;
+  if (told > known_.version) known_ = {.version = told};
+  if (message.known_made.term > 0) known_.made = message.known_made;
+  CommitKnown();
+  formations_.OnCommitted(known_, term_, looked_at_);
 }
 
 void Replica::OnHeartbeat(ReplicaMessage heartbeat) {
-  CommitUpTo(heartbeat.executed);
   // Nothing that an earlier term has proposed can be committed any more.
   // replicated-W7a: the leader asks for its no-op entry, in its term.
   if (heartbeat.is_no_op && heartbeat.executed == executed() &&
@@ -180,28 +208,47 @@ void Replica::OnSnapshot(int32_t from, ReplicaMessage snapshot) {
   snapshot_ = {.from = from, .version = snapshot.version, .state = std::move(snapshot.body)};
 }
 
-void Replica::OnAppendEntry(ReplicaMessage entry) {
-  CommitUpTo(entry.executed);
+void Replica::OnAppendEntry(ReplicaMessage entry, Time now) {
+  const std::optional<ReplicatedEntry>& accepted = log_.uncommitted();
   if (entry.version == executed() + 1) {
-    ReplicatedEntry next{.version = entry.version,
-                         .consumed = std::move(entry.list),
-                         .missing = std::move(entry.missing),
-                         .body = std::move(entry.body)};
-    // replicated-W5: committed already when it was sent; else it is accepted, and committed by a
-    // later message.
-    if (entry.version <= entry.executed)
-      log_.Learn(std::move(next));
-    else
-      log_.Propose(std::move(next), term_);
+    const bool is_committed = entry.version <= entry.executed;
+    // replicated-W16: it has the same bytes already.
+    if (accepted.has_value() && accepted->made == entry.made) {
+      log_.Repropose(term_);
+      // replicated-W5: committed already when it was sent.
+      if (is_committed) log_.Commit();
+    } else {
+      std::vector<bool> holders;
+      for (size_t i = 0; i < entry.holders.size(); ++i)
+        holders.push_back(entry.holders[i] != 0 && !lost_[i] &&
+                          static_cast<int32_t>(i) != options_.self);
+      formations_.Complete(entry.TakeEntry(), term_, is_committed, holders, now);
+    }
     NoteCommitted();
+    AcceptWhole();
   }
   SendAppendResponse(leader_);
 }
 
-void Replica::CommitUpTo(uint64_t version) {
-  const Progress& progress = log_.progress();
-  // replicated-W7: an accepted version is committed only if the leader of this term proposed it.
-  if (!progress.has_entry || progress.accepted_term != term_ || progress.executed >= version)
+// The next version, when its sum is whole here.
+void Replica::AcceptWhole() {
+  while (std::optional<Formations::Whole> whole = formations_.Take(term_)) {
+    if (whole->is_committed)
+      log_.Learn(std::move(whole->entry));
+    else
+      log_.Propose(std::move(whole->entry), term_);
+    CommitKnown();
+    NoteCommitted();
+    if (leader_ >= 0) SendAppendResponse(leader_);
+  }
+}
+
+// A leader counts for itself (LeaderState).
+void Replica::CommitKnown() {
+  const std::optional<ReplicatedEntry>& accepted = log_.uncommitted();
+  // replicated-W16: an accepted version is committed only if that very entry is, of that attempt.
+  if (leader_state_ != nullptr || !accepted.has_value() || accepted->version != known_.version ||
+      accepted->made != known_.made)
     return;
   log_.Commit();
   NoteCommitted();
@@ -213,22 +260,10 @@ void Replica::NoteCommitted() {
     moved_at_ = looked_at_;
   }
   elections_at_ = executed();
+  formations_.OnCommitted(known_, term_, looked_at_);
   pending_.OnConsumed(log_.consumed()[static_cast<size_t>(options_.self)]);
   pending_.OnExecuted(executed());
   SendContributions();
-}
-
-void Replica::OnRequestVote(int32_t from, const ReplicaMessage& request) {
-  const Progress theirs{.executed = request.executed,
-                        .accepted_term = request.accepted_term,
-                        .has_entry = request.version > 0};
-  // replicated-W4: one vote in each term, so two replicas never lead the same one.
-  if (voted_for_ >= 0 || leader_ >= 0) return;
-  // replicated-W7: no vote for a candidate that is less up to date than this replica.
-  if (!Progress::IsUpToDate(log_.progress(), theirs)) return;
-  voted_for_ = from;
-  silent_ = 0;
-  outbox_.Send(from, {.kind = Kind::kVoteGranted});
 }
 
 void Replica::Follow(uint64_t term) {
@@ -236,7 +271,10 @@ void Replica::Follow(uint64_t term) {
   leader_ = voted_for_ = -1;
   is_candidate_ = false;
   told_status_ = 0;
-  if (leader_state_ != nullptr) fired_ += leader_state_->fired();
+  if (leader_state_ != nullptr) {
+    fired_ += leader_state_->fired();
+    abandoned_ += leader_state_->abandoned();
+  }
   leader_state_.reset();
   // replicated-W7b: contributions at the last leader are to be sent again.
   pending_.OnNewLeader();
@@ -250,70 +288,6 @@ void Replica::LearnLeader(int32_t from, Time now) {
   SendContributions();
 }
 
-// ---- Leaders ------------------------------------------------------------------------------------
-
-// The lowest that lives is a candidate first; after a vain election it is more patient: a leader
-// that is only slow gets its time.
-Time Replica::ElectionTimeout() const {
-  Time timeout =
-      leader_ >= 0 && lost_[static_cast<size_t>(leader_)] ? 0 : options_.election_timeout;
-  for (int32_t i = 0; i < options_.self; ++i)
-    if (!lost_[static_cast<size_t>(i)] && i != leader_)
-      timeout += options_.election_timeout / kLooks;
-  // replicated-W7: twice as patient after each vain election, or two candidates disturb each other.
-  return timeout << std::min(elections_, kMostDoublings);
-}
-
-void Replica::StartElection() {
-  // A replica that hears no other would only pile up messages for stopped ones.
-  if (!has_heard_) return;
-  Follow(term_ + 1);
-  is_candidate_ = true;
-  ++elections_;
-  silent_ = 0;
-  has_heard_ = false;
-  voted_for_ = options_.self;
-  std::fill(votes_.begin(), votes_.end(), false);
-  votes_[static_cast<size_t>(options_.self)] = true;
-  const Progress& mine = log_.progress();
-  for (int32_t i = 0; i < shape_.size; ++i)
-    if (i != options_.self && !lost_[static_cast<size_t>(i)])
-      outbox_.Send(i, {.kind = Kind::kRequestVote,
-                       .version = mine.has_entry ? mine.executed + 1 : 0,
-                       .accepted_term = mine.accepted_term});
-  LeadIfElected();
-}
-
-void Replica::LeadIfElected() {
-  // replicated-W4: a majority of votes, of the replicas that are not dead.
-  if (is_candidate_ && IsQuorum(votes_, lost_)) BecomeLeader();
-}
-
-// Whether what it has accepted may be another version than the one that was committed. Not if a
-// majority of all has voted: that knows. Else those that had committed may all have left: what it
-// has accepted is theirs if it was accepted in a term that is no earlier than theirs.
-bool Replica::IsCommitUnknown() const {
-  const std::vector<bool> nobody(votes_.size());
-  return log_.uncommitted().has_value() && known_committed_ > log_.executed() &&
-         !IsQuorum(votes_, nobody) && log_.progress().accepted_term < known_committed_term_;
-}
-
-void Replica::BecomeLeader() {
-  is_candidate_ = false;
-  // replicated-W7c: its accepted version may differ from the one departed ranks have read: it
-  // proposes nothing and lacks committed entries.
-  if (IsCommitUnknown()) log_.AcceptNoOp(term_);
-  adopted_ += log_.uncommitted().has_value() ? 1 : 0;
-  leader_state_ = std::make_unique<LeaderState>(
-      LeaderState::Options{.self = options_.self,
-                           .election_timeout = options_.election_timeout,
-                           .aggregator = {.admission = options_.admission,
-                                          .average = options_.average,
-                                          .kernels = options_.kernels}},
-      shape_, layout_, term_, &log_, &outbox_);
-  LearnLeader(options_.self, led_at_);
-}
-
 Time Replica::Advance(Time now) {
   if (has_departed_) return kNever;
   const Time away = now - looked_at_;
@@ -325,17 +299,21 @@ Time Replica::Advance(Time now) {
   Time until = now + options_.election_timeout / kLooks;
   if (leader_state_ == nullptr && silent_ >= ElectionTimeout()) StartElection();
   LeadIfElected();
+  formations_.Advance(now);
+  AcceptWhole();
   Drain(now);
   if (leaves_by_ < kNever && leader_state_ != nullptr && !leader_state_->has_begun_leave())
     leader_state_->BeginLeave();
-  // Messages to itself may let it go on.
-  for (bool moved = true; leader_state_ != nullptr && moved;) {
-    const uint64_t before = executed();
+  // Messages to itself may let it go on; others hear of a version before the next one.
+  const uint64_t before = executed();
+  for (bool moved = true; leader_state_ != nullptr && moved && executed() == before;) {
     until = std::min(until, leader_state_->Advance(lost_, now));
+    // replicated-W14: what a leader has abandoned it never accepts.
+    if (!leader_state_->IsForming()) formations_.Drop();
     NoteCommitted();
-    moved = executed() > before;
-    moved |= Drain(now);
+    moved = Drain(now);
   }
+  if (executed() > before) until = now;
   if (leaves_by_ < kNever && (IsSettled() || now >= leaves_by_)) FinishLeave();
   return std::min(until, leaves_by_);
 }
@@ -345,6 +323,7 @@ void Replica::SendAppendResponse(int32_t to) {
   ReplicaMessage response{.kind = Kind::kAppendResponse};
   response.version = mine.has_entry ? mine.executed + 1 : 0;
   response.accepted_term = mine.accepted_term;
+  response.attempt = mine.attempt;
   response.number = heartbeat_.term == term_ ? heartbeat_.number : 0;
   // It has finished once the leader has all it has published.
   // replicated-W7b: a rank has finished for the leader only when it has all its contributions.
@@ -366,9 +345,6 @@ void Replica::SendContributions() {
     ReplicaMessage message{.kind = Kind::kContribution};
     message.content = contribution->content;
     message.hypers = contribution->hypers;
-    if (contribution->content.count > 0)
-      message.body.assign(contribution->sum.get(),
-                          contribution->sum.get() + layout_.length_bytes());
     outbox_.Send(leader_, std::move(message));
   }
   if (pending_.AreAllSent() && told_status_ != member_status_) SendAppendResponse(leader_);

@@ -3,9 +3,10 @@
 //
 // A job has one replica for each rank, and one of them leads. A rank publishes to its own replica,
 // which keeps each contribution until a committed version has it (pending_contributions.h) and
-// sends it to the leader. The leader collects contributions and makes versions by the same rules as
-// one host (aggregator.h). A version is committed once a majority of replicas has accepted it
-// (leader_state.h, replicated_log.h). Then all can read it, and only then.
+// tells the leader of it. The leader decides what is in a version by the same rules as one host
+// (aggregator.h), and all that it hears of make the sum together (formation.h). A replica accepts a
+// version that it has whole; once a majority has, it is committed (leader_state.h,
+// replicated_log.h). Then all can read it, and only then.
 //
 // A replica that has not heard of its leader for election_timeout, the lowest first, requests votes
 // for the next term; a replica that grants one takes no message of an earlier term. A majority says
@@ -42,6 +43,7 @@
 #include <vector>
 
 #include "core/partial/versions.h"
+#include "core/replicated/formations.h"
 #include "core/replicated/leader_state.h"
 #include "core/replicated/pending_contributions.h"
 #include "core/replicated/replica_message.h"
@@ -59,6 +61,8 @@ class Replica final : public Versions, public EpochEnd {
     bool average = false;
     Time election_timeout = kSecond;
     const Kernels* kernels = nullptr;
+    std::vector<int32_t> hosts;  // by member: a number of its host
+    ShardLimits limits;
   };
 
   // Equal on all ranks but for `self` and `max_wait` (partial-W1).
@@ -105,7 +109,10 @@ class Replica final : public Versions, public EpochEnd {
   void LeaveGracefully(Time latest);
   bool has_departed() const { return has_departed_; }
   // It leads, and a version is under way.
-  bool IsBusy() const { return leader_state_ != nullptr && log_.uncommitted().has_value(); }
+  bool IsBusy() const {
+    return leader_state_ != nullptr &&
+           (log_.uncommitted().has_value() || leader_state_->IsForming());
+  }
 
   // The silent members that the quorum lacks, and for how long. Empty: there is one.
   struct Silence {
@@ -123,6 +130,7 @@ class Replica final : public Versions, public EpochEnd {
   // `member` is dead, and all that it has sent was given to OnMessage before.
   void OnLoss(int32_t member) override {
     lost_[static_cast<size_t>(member)] = true;
+    formations_.OnLoss(member);
     elections_ = 0;  // the replica it has waited for in vain was not slow
   }
   Time Advance(Time now);
@@ -138,6 +146,10 @@ class Replica final : public Versions, public EpochEnd {
   uint64_t adopted() const { return adopted_; }
   uint64_t fired() const {
     return fired_ + (leader_state_ != nullptr ? leader_state_->fired() : 0);
+  }
+  // Attempts that it has given up as the leader.
+  uint64_t abandoned() const {
+    return abandoned_ + (leader_state_ != nullptr ? leader_state_->abandoned() : 0);
   }
 
  private:
@@ -165,12 +177,13 @@ class Replica final : public Versions, public EpochEnd {
   bool IsSound(const ReplicaMessage& message) const;
   void Handle(int32_t from, ReplicaMessage message, Time now);
   void OnHeartbeat(ReplicaMessage heartbeat);
-  void OnAppendEntry(ReplicaMessage entry);
+  void OnAppendEntry(ReplicaMessage entry, Time now);
   void OnSnapshot(int32_t from, ReplicaMessage snapshot);
   void OnRequestVote(int32_t from, const ReplicaMessage& request);
   void Follow(uint64_t term);
   void LearnLeader(int32_t from, Time now);
-  void CommitUpTo(uint64_t executed);
+  void CommitKnown();
+  void AcceptWhole();
   void StartElection();
   void LeadIfElected();
   bool IsCommitUnknown() const;
@@ -189,19 +202,19 @@ class Replica final : public Versions, public EpochEnd {
   size_t longest_bytes_;
   ReplicatedLog log_;
   PendingContributions pending_;
-  Outbox outbox_{&term_, &known_committed_, &log_};
+  KnownCommitted known_;
+  Outbox outbox_{&term_, &known_, &log_};
+  Formations formations_;
   std::deque<QueuedMessage> local_;  // to this replica itself
   std::vector<EncodedMessage> encoded_;
 
   uint64_t term_ = 1;
-  uint64_t known_committed_ = 0;       // versions that are committed, as any replica has told it,
-  uint64_t known_committed_term_ = 0;  // and the earliest term that they were committed by
-  int32_t leader_ = 0;                 // -1: not known yet
+  int32_t leader_ = 0;  // -1: not known yet
   int32_t voted_for_ = 0;
   bool is_candidate_ = false;
   std::vector<bool> votes_;
   std::unique_ptr<LeaderState> leader_state_;
-  uint64_t fired_ = 0;  // in earlier terms
+  uint64_t fired_ = 0, abandoned_ = 0;  // in earlier terms
   uint64_t adopted_ = 0;
   std::vector<bool> lost_;
   Time silent_ = 0, looked_at_ = 0;

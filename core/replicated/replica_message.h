@@ -7,16 +7,20 @@
 //   kHeartbeat        leader, replica     I lead; so many versions are committed; member states
 //   kAppendResponse   replica, leader     what it knows and has accepted, and its trainer's state;
 //                                         answers kHeartbeat, kAppendEntry, and comes unasked
-//   kContribution     replica, leader     a contribution (Raft: a client's command)
+//   kContribution     replica, leader     I hold a contribution (Raft: a client's command)
 //   kContributionAck  leader, replica     that lies here as one; up to `consumed` it is in versions
-//   kAppendEntry      leader, replica     a version: accept it; committed when version <= executed
+//   kPropose          leader, replica     a version: make its sum with the others, and accept it
+//   kPiece            replica, replica    a shard of such a sum, as far as it is made
+//   kAppendEntry      leader, replica     a version that is made: fetch its sum of its holders, and
+//                                         accept it; committed when version <= executed
+//   kFetch            replica, holder     send me that shard of its sum
 //   kFastForward      leader, replica     you are behind the log: go on after version `executed`
 //   kSnapshot         replica, replica    my trainer's state after `version`, for its requester
 //   kLeave            replica, all        I leave: I hear and say nothing more
 //
-// A message of a term that is over is dropped, but for kSnapshot, kLeave and `known_committed`; its
-// writer is told which one runs (replicated-W7). All fields of all kinds stand in one struct:
-// messages are few and small but for `body`.
+// A message of a term that is over is dropped, but for kSnapshot, kLeave, kPiece, kFetch and
+// `known_committed`; its writer is told which one runs (replicated-W7). All fields of all kinds
+// stand in one struct: messages are few and small but for `body`.
 #ifndef COVEY_CORE_REPLICATED_REPLICA_MESSAGE_H_
 #define COVEY_CORE_REPLICATED_REPLICA_MESSAGE_H_
 
@@ -26,6 +30,8 @@
 #include "core/base/types.h"
 #include "core/base/wire.h"
 #include "core/partial/memory.h"
+#include "core/replicated/replicated_log.h"
+#include "core/replicated/shard_plan.h"
 
 namespace covey {
 
@@ -45,16 +51,26 @@ struct ReplicaMessage {
     kFastForward,
     kSnapshot,
     kLeave,
+    kPropose,
+    kPiece,
+    kFetch,
   };
 
   Kind kind = Kind::kAppendResponse;
   uint64_t term = 0;
   uint64_t executed = 0;         // versions that are committed, as the writer has them;
-  uint64_t known_committed = 0;  // as any replica has told it, whether or not it has them
-  // kAppendEntry: which; kRequestVote, kAppendResponse: the accepted, uncommitted one; 0: none.
+  uint64_t known_committed = 0;  // as any replica has told it, whether or not it has them;
+  Origin known_made;             // and the origin of the last of these
+  // kPropose, kAppendEntry, kPiece, kFetch: which; kRequestVote, kAppendResponse: the accepted,
+  // uncommitted one; 0: none.
   uint64_t version = 0;
-  // kRequestVote, kAppendResponse: the term in which what the writer has accepted was proposed.
-  uint64_t accepted_term = 0;
+  Origin made;  // of that version
+  // kRequestVote, kAppendResponse: the term in which what the writer has accepted was proposed, and
+  // the attempt (Progress).
+  uint64_t accepted_term = 0, attempt = 0;
+  // kPiece, kFetch: the shard, and where it lies in a sum.
+  ShardStage stage = ShardStage::kNone;
+  uint64_t shard = 0, offset_bytes = 0, length_bytes = 0;
   uint64_t number = 0;  // of heartbeats; kAppendResponse: of the last one that has come
 
   // kAppendResponse: the state of its trainer.
@@ -79,11 +95,18 @@ struct ReplicaMessage {
 
   Contribution content;   // kContribution, kContributionAck
   uint64_t consumed = 0;  // kContributionAck
-  // kHeartbeat: member statuses; kAppendEntry, kFastForward: the last step that is in a version.
+  // kHeartbeat: member statuses; kPropose, kAppendEntry, kFastForward: the last step that is in a
+  // version.
   std::vector<uint64_t> list;
-  std::vector<uint64_t> missing;  // kAppendEntry, kFastForward: Suspicion::missing, by member
+  std::vector<uint64_t> missing;  // with the last steps: Suspicion::missing, by member
+  std::vector<uint64_t> roles;    // kPropose, kAppendEntry: ReplicatedEntry::roles
+  std::vector<uint64_t> holders;  // kAppendEntry: by member, 1: it has the sum
   std::vector<double> hypers;     // kContribution
-  Bytes body;  // kContribution: the sum; kAppendEntry: record, sum; kSnapshot: the state
+  Bytes body;  // kPropose, kAppendEntry: the record; kPiece: the shard; kSnapshot: the state
+
+  // Of an entry, with its record alone, of so many bytes, and back.
+  static ReplicaMessage Of(Kind kind, const ReplicatedEntry& entry, size_t record_bytes);
+  ReplicatedEntry TakeEntry();
 
   Bytes Encode() const;
   // False: it is none.

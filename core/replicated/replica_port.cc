@@ -9,22 +9,26 @@
 namespace covey {
 namespace {
 
-// A leader reads the contributions of all and writes them a version, and is silent meanwhile.
-constexpr Time kGracePerByte = 10;
-constexpr size_t kBuffersOfAMember = 3;
+// A member sends and takes about two sums for each version, and its other messages wait meanwhile:
+// as long as 1 Gbit/s takes.
+constexpr Time kGracePerByte = 2 * 8;
+// What is not committed: the trainer's, two that are published, one that is made, its pieces, those
+// that came early.
+constexpr size_t kBuffersBesideLog = 3 + 1 + 1 + 3;
 // How long the kLeave of one that leaves waits for room in the network.
 constexpr Time kLeaveTimeout = kSecond;
 
 }  // namespace
 
-ReplicaPort::ReplicaPort(Bundle bundle, const Group* group, Driver driver)
-    : RoundsPort(std::move(bundle), group), driver_(std::move(driver)) {
+ReplicaPort::ReplicaPort(Bundle bundle, const Group* group, std::vector<int32_t> hosts,
+                         Driver driver)
+    : RoundsPort(std::move(bundle), group), driver_(std::move(driver)), hosts_(std::move(hosts)) {
   if (driver_.clock != nullptr) clock_ = driver_.clock;
 }
 
 std::vector<size_t> ReplicaPort::MemberBytes() const {
   const auto size = static_cast<size_t>(bundle_.shape.size);
-  const size_t buffers = memory_.log() + (size + 2) * kBuffersOfAMember;
+  const size_t buffers = memory_.log() + kBuffersBesideLog;
   return std::vector<size_t>(size, buffers * layout().length_bytes());
 }
 
@@ -38,8 +42,10 @@ void ReplicaPort::Open(const std::vector<uint64_t>& places) {
                        .max_wait = options.max_wait > 0 ? options.max_wait : kNever,
                        .skips_ahead = options.skips_ahead,
                        .average = options.average,
-                       .election_timeout = kSecond + length * bundle_.shape.size * kGracePerByte,
-                       .kernels = options.kernels},
+                       .election_timeout = kSecond + length * kGracePerByte,
+                       .kernels = options.kernels,
+                       .hosts = hosts_,
+                       .limits = {}},
       bundle_.shape, bundle_.layout);
 }
 

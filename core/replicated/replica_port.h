@@ -23,8 +23,8 @@ namespace covey {
 class ReplicaPort final : public RoundsPort, public ChannelPort {
  public:
   using Driver = ChannelDriver;
-  // Gradients.
-  ReplicaPort(Bundle bundle, const Group* group, Driver driver);
+  // Gradients. `hosts`: by member, a number of its host; members of one host sum first.
+  ReplicaPort(Bundle bundle, const Group* group, std::vector<int32_t> hosts, Driver driver);
 
   size_t BlockBytes() const override { return 0; }
   // As much for each: any may come to lead.
@@ -64,6 +64,7 @@ class ReplicaPort final : public RoundsPort, public ChannelPort {
   void WatchSilence(Time now);
 
   Driver driver_;
+  std::vector<int32_t> hosts_;
   uint64_t channel_ = 0;
 
   // Protected by mutex_.

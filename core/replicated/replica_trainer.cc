@@ -188,7 +188,7 @@ bool Replica::HaveAllLeft() {
 
 Versions::Lack Replica::Lacking() {
   if (!LacksCommitted()) return {};
-  Lack lack{.first = executed() + 1, .last = known_committed_, .gone = {}};
+  Lack lack{.first = executed() + 1, .last = known_.version, .gone = {}};
   for (int32_t i = 0; i < shape_.size; ++i)
     if (lost_[static_cast<size_t>(i)]) lack.gone.push_back(i);
   return lack;
@@ -211,7 +211,9 @@ void Replica::LeaveGracefully(Time latest) {
 bool Replica::IsSettled() const {
   const bool is_given =
       pending_.empty() || LacksCommitted() || looked_at_ - moved_at_ > options_.election_timeout;
-  if (!is_given) return false;
+  // replicated-W17: others wait for what it has to send of the version that is being made.
+  if (!is_given || formations_.IsForming(term_, looked_at_ - options_.election_timeout))
+    return false;
   // replicated-W7c: a replica leaves when its leader knows as much, or when it hears of no other.
   if (leader_state_ != nullptr) return leader_state_->AreAllTold(lost_, listens_since_, looked_at_);
   return IsLedAsFar() || !HearsOfOthers();
@@ -276,7 +278,7 @@ bool Replica::IsFlushed() {
   const auto self = static_cast<size_t>(options_.self);
   // replicated-W7d: all that is known as committed has come. replicated-W11: own steps too.
   bool all = pending_.empty() && heartbeat_.term == term_ && heartbeat_.quiet &&
-             heartbeat_.executed == executed() && executed() >= known_committed_ &&
+             heartbeat_.executed == executed() && executed() >= known_.version &&
              heartbeat_.statuses[self] == member_status_;
   // replicated-W7d: a loss alone does not mean that a rank has finished.
   for (int32_t i = 0; all && i < shape_.size; ++i) all = i == options_.self || HasFinished(i);

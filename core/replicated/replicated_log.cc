@@ -10,8 +10,8 @@ namespace covey {
 bool Progress::IsUpToDate(const Progress& mine, const Progress& theirs) {
   // replicated-W7: a leader knows and has accepted at least as much as each of its voters: an entry
   // that a majority has accepted is never lost.
-  return std::tuple(theirs.executed, theirs.accepted_term, theirs.has_entry) >=
-         std::tuple(mine.executed, mine.accepted_term, mine.has_entry);
+  return std::tuple(theirs.executed, theirs.accepted_term, theirs.attempt, theirs.has_entry) >=
+         std::tuple(mine.executed, mine.accepted_term, mine.attempt, mine.has_entry);
 }
 
 const ReplicatedEntry* ReplicatedLog::Find(uint64_t version) const {
@@ -23,8 +23,14 @@ const ReplicatedEntry* ReplicatedLog::Find(uint64_t version) const {
 void ReplicatedLog::Propose(ReplicatedEntry entry, uint64_t term) {
   CHECK(entry.version == executed() + 1, "versions come in order");
   uncommitted_ = std::move(entry);
-  progress_.accepted_term = term;
   progress_.has_entry = true;
+  Repropose(term);
+}
+
+void ReplicatedLog::Repropose(uint64_t term) {
+  progress_.accepted_term = term;
+  // In its own term a later attempt may replace it; in a later one none does.
+  progress_.attempt = uncommitted_->made.term == term ? uncommitted_->made.attempt : 0;
 }
 
 void ReplicatedLog::Learn(ReplicatedEntry entry) {
@@ -36,6 +42,7 @@ void ReplicatedLog::Learn(ReplicatedEntry entry) {
 void ReplicatedLog::AcceptNoOp(uint64_t term) {
   uncommitted_.reset();
   progress_.accepted_term = term;
+  progress_.attempt = 0;
   progress_.has_entry = false;
 }
 
@@ -47,7 +54,9 @@ void ReplicatedLog::Commit() {
 void ReplicatedLog::Append(ReplicatedEntry entry) {
   uncommitted_.reset();
   progress_.has_entry = false;
+  progress_.attempt = 0;
   progress_.executed = entry.version;
+  made_ = entry.made;
   consumed_ = entry.consumed;
   missing_ = entry.missing;
   committed_.push_back(std::move(entry));
@@ -59,6 +68,7 @@ void ReplicatedLog::Skip(ReplicatedEntry after) {
   committed_.clear();
   uncommitted_.reset();
   progress_ = {.executed = after.version};
+  made_ = after.made;
   consumed_ = std::move(after.consumed);
   missing_ = std::move(after.missing);
 }

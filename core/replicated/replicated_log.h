@@ -3,6 +3,7 @@
 //
 //   event, in term a                                executed   accepted for executed + 1
 //   Propose(version executed + 1)                   same       that version, of term a
+//   Propose(the same, of a later attempt)           same       that attempt, of term a
 //   AcceptNoOp: the leader proposes nothing         same       the no-op entry, of term a
 //   Commit(the accepted version, of term a)         + 1        the no-op entry, of term a
 //   Learn(version executed + 1), committed          + 1        the no-op entry, of term 0
@@ -16,6 +17,7 @@
 #ifndef COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
 #define COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
 
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -25,9 +27,20 @@
 
 namespace covey {
 
+// The proposal that an entry was made by, whichever term proposes it again: its leader's term, and
+// the number of the attempt in that term. Entries that were made alike have the same bytes.
+struct Origin {
+  uint64_t term = 0;  // 0: unknown
+  uint64_t attempt = 0;
+
+  auto operator<=>(const Origin&) const = default;
+};
+
 // A version, and the state after it.
 struct ReplicatedEntry {
   uint64_t version = 0;
+  Origin made;
+  std::vector<uint64_t> roles;     // by member, in making it: see ShardPlan
   std::vector<uint64_t> consumed;  // by member: the last of its steps in any version so far
   std::vector<uint64_t> missing;   // by member: Suspicion::missing
   Bytes body;                      // record, sum: as in the result buffers of core/partial/memory.h
@@ -36,7 +49,8 @@ struct ReplicatedEntry {
 // How far a replica is.
 struct Progress {
   uint64_t executed = 0;
-  uint64_t accepted_term = 0;  // the term of what it has accepted
+  uint64_t accepted_term = 0;  // the term of what it has accepted,
+  uint64_t attempt = 0;        // and the attempt, if it was made in that term
   bool has_entry = false;      // and that is a version, not the no-op entry
 
   // A replica that is as far as `mine` may vote for one that is as far as `theirs`.
@@ -58,6 +72,8 @@ class ReplicatedLog {
   const std::vector<uint64_t>& missing() const { return missing_; }
   // The lowest version from which on all committed ones are in the log.
   uint64_t first() const { return executed() + 1 - committed_.size(); }
+  // The origin of the last committed version.
+  const Origin& made() const { return made_; }
   // A committed version; null: it is not in the log.
   const ReplicatedEntry* Find(uint64_t version) const;
 
@@ -65,7 +81,7 @@ class ReplicatedLog {
   void Propose(ReplicatedEntry entry, uint64_t term);
   void Learn(ReplicatedEntry entry);
   // The accepted entry is of this term from now on.
-  void Repropose(uint64_t term) { progress_.accepted_term = term; }
+  void Repropose(uint64_t term);
   void AcceptNoOp(uint64_t term);
   // REQUIRES: uncommitted().
   void Commit();
@@ -77,6 +93,7 @@ class ReplicatedLog {
 
   uint64_t length_;
   Progress progress_;
+  Origin made_;
   std::vector<uint64_t> consumed_, missing_;
   std::deque<ReplicatedEntry> committed_;  // the last ones, in order
   std::optional<ReplicatedEntry> uncommitted_;

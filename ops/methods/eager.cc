@@ -21,10 +21,11 @@
 // for a version that is due in a moment it waits there. (A script's own collectives in the loop
 // come at other versions on each rank then; a rank that waits in one counts as late, and the others
 // wait for it for max_wait at most.)
-// Bytes per rank and step: g read from its slot and g of the result, on one host. Over a network
-// the leader counts for all (core/replicated): g to it and g of the result from it, for each other
-// rank. There a version needs a majority of the ranks (of two: the first), because a silent rank
-// may have been cut off, and go on by itself. Without a majority all wait, also beyond max_wait.
+// Bytes per rank and step: g read from its slot and g of the result, on one host. Over a network a
+// leader decides which gradients count, and all ranks make the sum (core/replicated): each of H
+// hosts sends 2 (H - 1) / H g, and a rank at most about 2 g. There a version needs a majority of
+// the ranks (of two: the first), because a silent rank may have been cut off, and go on by itself.
+// Without a majority all wait, also beyond max_wait.
 //
 // Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
 // there when 0 came; version 2 = (g0,2 + g1,2 + g2,1) / 3, or + g2,2 when rank 2 has caught up.
@@ -109,8 +110,7 @@ constexpr Method kMethod{
         "that for one rank times P, with a warm-up; less where gradients come many steps late",
     .memory =
         "3 g in each rank, and log g for all together, up to log + 2 P while ranks are late; over "
-        "a "
-        "network log g in each rank, and in the leader 3 g for each rank",
+        "a network (log + 8) g in each rank",
     .no_codec =
         "contributions are summed where they lie, in memory that all ranks share, and nothing "
         "travels",

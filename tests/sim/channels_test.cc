@@ -34,7 +34,7 @@ class Player {
                                        .max_wait = kNever,
                                        .kernels = &BestKernels()},
                            .waiting = {}},
-        world->GroupOn(rank, world->everybody()),
+        world->GroupOn(rank, world->everybody()), HostsOf(world->size()),
         ReplicaPort::Driver{
             .drive = [](const std::atomic<bool>& ended, Time) { return ended.load(); },
             .kick = [] {},
@@ -76,6 +76,13 @@ class Player {
 
  private:
   static constexpr uint64_t kServesNobody = ~uint64_t{0};
+
+  // Two on each.
+  static std::vector<int32_t> HostsOf(int32_t size) {
+    std::vector<int32_t> hosts;
+    for (int32_t r = 0; r < size; ++r) hosts.push_back(r / 2);
+    return hosts;
+  }
 
   static float ValueOf(int32_t rank, uint64_t step, size_t element) {
     return static_cast<float>(step * 1000 + static_cast<uint64_t>(rank) * 100 + element % 89);

@@ -37,6 +37,7 @@ TEST(HostsTest, EverythingHolds) {
             {"terms", &V::terms, 0},
             {"elections", &V::elections},
             {"adopted", &V::adopted},
+            {"abandoned", &V::abandoned},
             {"fell out of the log", &V::skipped, 0},
             {"snapshots taken", &V::taken},
             {"empty steps", &V::empty_steps},

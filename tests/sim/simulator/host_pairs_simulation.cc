@@ -154,8 +154,11 @@ void HostPairsSimulation::Open(int32_t rank) {
           },
       .kick = [] {},
       .clock = &network_.clock()};
+  std::vector<int32_t> hosts;
+  for (const Rank member : player.group.members)
+    hosts.push_back(ToInt(player.transport->HostOf(member)));
   player.means = std::make_unique<ReplicaPort>(HostsPort::RoundsOf(bundle, swarm_.size),
-                                               &player.group, driver);
+                                               &player.group, std::move(hosts), driver);
   player.port = std::make_unique<HostsPort>(bundle, &player.group, player.transport.get(), driver);
 }
 

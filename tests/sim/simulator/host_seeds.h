@@ -8,6 +8,10 @@
 namespace covey {
 
 inline constexpr uint64_t kHostSeeds[] = {
+    3458,    // slow ranks make each attempt vain, in less time than one takes (replicated-W13)
+    3920,    // contributions that come before their proposal are more than three sums
+    3946,    // a rank alone asks the only holder for the same shards again and again
+    23458,   // two versions at once fall out of a log of one
     34399,   // a rank that finds no donor takes its replica along; a snapshot is on its way to one
     101811,  // then left alone: without a majority, which is not awaited (invariant 4)
     109803,  // what it had accepted was committed in the place of what others took (replicated-W7c)

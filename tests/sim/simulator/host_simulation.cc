@@ -47,6 +47,7 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
       losses_percent_(rng_.Percent(30) ? 60 : 5),
       players_(static_cast<size_t>(swarm_.size)),
       links_(players_.size() * players_.size()) {
+  const std::vector<int32_t> hosts = DrawHosts(Rng(seed * 3 + 1));
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
     player.told.resize(players_.size());
@@ -57,9 +58,21 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
                          .max_wait = swarm_.max_wait,
                          .skips_ahead = swarm_.skips_ahead,
                          .election_timeout = grace_,
-                         .kernels = &ScalarKernels()},
+                         .kernels = &ScalarKernels(),
+                         .hosts = hosts,
+                         .limits = {.least_bytes = 64, .most_bytes = 128}},
         RoundMemory::Shape{.size = swarm_.size, .log = swarm_.log, .hypers = 2}, layout_);
   }
+}
+
+// Which rank lies on which host: each on its own, all on one, or any.
+std::vector<int32_t> HostSimulation::DrawHosts(Rng rng) const {
+  std::vector<int32_t> hosts;
+  const uint64_t most = 1 + rng.Below(rng.Percent(50) ? 3 : players_.size());
+  const bool are_apart = rng.Percent(30);
+  for (int32_t r = 0; r < swarm_.size; ++r)
+    hosts.push_back(are_apart ? r : static_cast<int32_t>(rng.Below(most)));
+  return hosts;
 }
 
 // ---- Faults of ranks ----------------------------------------------------------------------------
@@ -136,7 +149,11 @@ HostVerdict HostSimulation::Run() {
 
 HostVerdict HostSimulation::Verdict(uint64_t turns) const {
   uint64_t adopted = 0;
-  for (const Player& player : players_) adopted += player.replica->adopted();
+  uint64_t abandoned = 0;
+  for (const Player& player : players_) {
+    adopted += player.replica->adopted();
+    abandoned += player.replica->abandoned();
+  }
   return {.failure = journal_.failure(),
           .swarm = swarm_.ToString() + ", election_timeout " + std::to_string(grace_) +
                    " ns, delays " + std::to_string(longest_delay_) + " ns",
@@ -156,6 +173,7 @@ HostVerdict HostSimulation::Verdict(uint64_t turns) const {
           .taken = taken_,
           .empty_steps = empty_steps_,
           .adopted = adopted,
+          .abandoned = abandoned,
           .left = left_,
           .lacking = lacking_};
 }

@@ -31,6 +31,7 @@ struct HostVerdict {
   uint64_t taken = 0;        // and went on from a snapshot
   uint64_t empty_steps = 0;  // steps with nothing to give
   uint64_t adopted = 0;      // versions that a leader had from an earlier one
+  uint64_t abandoned = 0;    // attempts at a version
   uint64_t left = 0;         // ranks that left while others ran,
   uint64_t lacking = 0;      // and ranks that lack what others have taken along
 };

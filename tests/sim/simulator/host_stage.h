@@ -53,6 +53,7 @@ class HostSimulation {
   std::deque<Mail>& LinkOf(int32_t from, int32_t to) {
     return links_[static_cast<size_t>(from * swarm_.size + to)];
   }
+  std::vector<int32_t> DrawHosts(Rng rng) const;
   void Strike();
   bool CanSpare(int32_t rank, bool leaves) const;
   void Act(int32_t rank);

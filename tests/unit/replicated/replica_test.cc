@@ -24,12 +24,16 @@ class ReplicaTest : public testing::Test {
   void Open(int32_t size, int32_t log = 100) {
     const RoundSpan spans[] = {{DType::kI64, 1}};
     layout_ = std::make_unique<RoundLayout>(spans, 64);
+    std::vector<int32_t> hosts;  // each on its own
+    for (int32_t r = 0; r < size; ++r) hosts.push_back(r);
     for (int32_t r = 0; r < size; ++r)
       replicas_.push_back(std::make_unique<Replica>(Replica::Options{.self = r,
                                                                      .admission = {},
                                                                      .max_wait = 2 * kTick,
                                                                      .election_timeout = kGrace,
-                                                                     .kernels = &ScalarKernels()},
+                                                                     .kernels = &ScalarKernels(),
+                                                                     .hosts = hosts,
+                                                                     .limits = {}},
                                                     RoundMemory::Shape{.size = size, .log = log},
                                                     *layout_));
     runs_.assign(replicas_.size(), true);
@@ -84,14 +88,16 @@ class ReplicaTest : public testing::Test {
     FAIL() << "version " << version << " is not committed";
   }
 
-  // All have published, and the leader has written to the others, who have not read it.
+  // All have published and sent their pieces, and the leader has the sum and has written it to the
+  // others, who have not read it.
   void Propose() {
     for (const int32_t rank : {0, 1, 2}) Publish(rank);
-    Tick();
+    Ticks(2);
     Stop(1);
     Stop(2);
     Tick();
     ASSERT_TRUE(replica(0).log().uncommitted().has_value());
+    ASSERT_FALSE(replica(1).log().uncommitted().has_value());
   }
 
   void Leave(int32_t rank, Time latest = kLatest) {

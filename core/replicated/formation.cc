@@ -1,0 +1,157 @@
+#include "core/replicated/formation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+std::vector<bool> ContributorsOf(const RoundRecord& record) {
+  std::vector<bool> contributes;
+  for (const Contribution& one : record.contributions) contributes.push_back(one.count > 0);
+  return contributes;
+}
+
+RoundRecord RecordOf(const RoundMemory& geometry, const ReplicatedEntry& entry) {
+  RoundRecord record;
+  ReadRecord(geometry, entry.body.data(), &record);
+  return record;
+}
+
+}  // namespace
+
+Formation::Formation(const Site& site, ReplicatedEntry entry)
+    : site_(site),
+      entry_(std::move(entry)),
+      plan_(entry_.roles, ContributorsOf(RecordOf(*site.geometry, entry_)),
+            site.geometry->layout().length_bytes(), site.limits),
+      host_(plan_.HostOf(site.self)),
+      of_host_(plan_.size()),
+      of_all_(plan_.size()),
+      has_(plan_.size()),
+      missing_(plan_.size()) {
+  const RoundRecord record = RecordOf(*site.geometry, entry_);
+  own_ = record.contributions[static_cast<size_t>(site.self)];
+  if (site.average) divisor_ = record.header.divisor;
+  // What no contribution has, between spans, is zero.
+  entry_.body.resize(site.geometry->record_bytes() + site.geometry->layout().length_bytes());
+  for (size_t h = 0; h < plan_.hosts().size(); ++h)
+    if (!plan_.hosts()[h].contributors.empty()) sources_.push_back(static_cast<int32_t>(h));
+  for (size_t shard = 0; host_ >= 0 && shard < plan_.size(); ++shard) {
+    const size_t contributors = plan_.hosts()[static_cast<size_t>(host_)].contributors.size();
+    if (plan_.DelegateOf(shard, host_) == site.self)
+      of_host_[shard] = {.pieces = std::vector<Bytes>(contributors), .missing = contributors};
+    if (plan_.OwnerOf(shard) == site.self)
+      of_all_[shard] = {.pieces = std::vector<Bytes>(sources_.size()), .missing = sources_.size()};
+  }
+}
+
+// Each begins with another owner, so that all links are busy at once.
+void Formation::Contribute(std::span<const std::byte> content) {
+  if (host_ < 0 || plan_.size() == 0) return;
+  const auto& beside = plan_.hosts()[static_cast<size_t>(host_)].members;
+  const auto place =
+      static_cast<size_t>(std::find(beside.begin(), beside.end(), site_.self) - beside.begin());
+  const size_t first = static_cast<size_t>(host_) + 1 + place * plan_.hosts().size();
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    const size_t shard = (first + i) % plan_.size();
+    const auto [offset, length] = plan_.shard(shard);
+    const std::span<const std::byte> part = content.subspan(offset, length);
+    Send(plan_.DelegateOf(shard, host_), ShardStage::kContributed, shard,
+         Bytes(part.begin(), part.end()));
+  }
+}
+
+void Formation::Send(int32_t to, ShardStage stage, size_t shard, Bytes data) {
+  ReplicaMessage piece{.kind = ReplicaMessage::Kind::kPiece,
+                       .version = entry_.version,
+                       .made = entry_.made,
+                       .stage = stage,
+                       .shard = shard};
+  piece.body = std::move(data);
+  if (to == site_.self) return OnPiece(to, std::move(piece));
+  site_.outbox->Send(to, std::move(piece));
+}
+
+// The place of a piece; null: none is expected.
+Formation::Inputs* Formation::InputsOf(int32_t from, const ReplicaMessage& piece, size_t* index) {
+  const int32_t host = plan_.HostOf(from);
+  if (host < 0 || host_ < 0) return nullptr;
+  const bool is_contributed = piece.stage == ShardStage::kContributed;
+  Inputs* inputs = is_contributed ? &of_host_[piece.shard] : &of_all_[piece.shard];
+  if (inputs->missing == 0) return nullptr;
+  if (is_contributed && host != host_) return nullptr;
+  if (!is_contributed && plan_.DelegateOf(piece.shard, host) != from) return nullptr;
+  const std::vector<int32_t>& order =
+      is_contributed ? plan_.hosts()[static_cast<size_t>(host_)].contributors : sources_;
+  const auto at = std::find(order.begin(), order.end(), is_contributed ? from : host);
+  if (at == order.end()) return nullptr;
+  *index = static_cast<size_t>(at - order.begin());
+  return inputs->pieces[*index].empty() ? inputs : nullptr;
+}
+
+void Formation::OnPiece(int32_t from, ReplicaMessage piece) {
+  const auto shard = static_cast<size_t>(piece.shard);
+  if (shard >= plan_.size() || piece.body.size() != plan_.shard(shard).length_bytes) return;
+  if (piece.stage == ShardStage::kSummed) return OnSummed(shard, piece.body);
+  size_t index = 0;
+  Inputs* inputs = InputsOf(from, piece, &index);
+  if (inputs == nullptr) return;
+  inputs->pieces[index] = std::move(piece.body);
+  if (--inputs->missing > 0) return;
+  std::vector<Bytes> pieces = std::exchange(inputs->pieces, {});
+  if (piece.stage == ShardStage::kHosted) return Spread(shard, Sum(shard, pieces, divisor_));
+  const int32_t owner = plan_.OwnerOf(shard);
+  // One host alone: there is one sum, and no rounding between two.
+  if (owner == site_.self && sources_.size() == 1)
+    return Spread(shard, Sum(shard, pieces, divisor_));
+  Send(owner, ShardStage::kHosted, shard,
+       pieces.size() == 1 ? std::move(pieces[0]) : Sum(shard, pieces, 1));
+}
+
+// The sum of all, at the owner.
+void Formation::Spread(size_t shard, const Bytes& sum) {
+  for (size_t h = 0; h < plan_.hosts().size(); ++h) {
+    const auto host = static_cast<int32_t>(h);
+    if (host != host_) Send(plan_.DelegateOf(shard, host), ShardStage::kSummed, shard, sum);
+  }
+  OnSummed(shard, sum);
+}
+
+void Formation::OnSummed(size_t shard, const Bytes& sum) {
+  if (has_[shard]) return;
+  has_[shard] = true;
+  --missing_;
+  std::copy(sum.begin(), sum.end(),
+            entry_.body.begin() + static_cast<std::ptrdiff_t>(site_.geometry->record_bytes() +
+                                                              plan_.shard(shard).offset_bytes));
+  if (host_ < 0 || plan_.DelegateOf(shard, host_) != site_.self) return;
+  for (const int32_t member : plan_.hosts()[static_cast<size_t>(host_)].members)
+    if (member != site_.self) Send(member, ShardStage::kSummed, shard, sum);
+}
+
+Bytes Formation::Sum(size_t shard, const std::vector<Bytes>& inputs, int32_t divisor) const {
+  const auto [begin, length] = plan_.shard(shard);
+  const size_t end = begin + length;
+  Bytes sum(length);
+  const std::vector<RoundLayout::Tile>& tiles = site_.geometry->layout().tiles();
+  auto tile = std::upper_bound(tiles.begin(), tiles.end(), begin, [](size_t at, const auto& one) {
+    return at < one.offset_bytes + one.count * SizeOf(one.dtype);
+  });
+  std::vector<const std::byte*> parts(inputs.size());
+  for (; tile != tiles.end() && tile->offset_bytes < end; ++tile) {
+    const size_t item = SizeOf(tile->dtype);
+    const size_t from = std::max(begin, tile->offset_bytes);
+    const size_t to = std::min(end, tile->offset_bytes + tile->count * item);
+    for (size_t i = 0; i < inputs.size(); ++i) parts[i] = inputs[i].data() + (from - begin);
+    std::byte* output = sum.data() + (from - begin);
+    site_.kernels->reduce({.dtype = tile->dtype, .op = Op::kSum, .divisor = divisor}, parts,
+                          std::span<std::byte* const>(&output, 1), (to - from) / item,
+                          Stores::kCached);
+  }
+  return sum;
+}
+
+}  // namespace covey

@@ -1,0 +1,89 @@
+// One member's part in making the sum of one proposed version, by the plan of shard_plan.h.
+//
+// For each shard, by the member's place in the plan:
+//
+//   event                                         action
+//   Contribute                                    each shard of it to the delegate of its host
+//   delegate: all contributors of its host came   their sum to the owner
+//   owner: all hosts with contributors came       the sum, divided, to its host and each delegate
+//   any: the sum came                             it is in the result
+//   delegate: the sum came                        the same to the other members of its host
+//   any: a shard that it has, or does not expect  dropped
+//
+// A piece carries the origin of its version: other versions and attempts have other formations.
+// Equal origins have equal bytes, so a shard of the sum may come from any member that has it.
+//
+// Sans-IO; one thread.
+#ifndef COVEY_CORE_REPLICATED_FORMATION_H_
+#define COVEY_CORE_REPLICATED_FORMATION_H_
+
+#include <span>
+#include <vector>
+
+#include "core/base/kernels.h"
+#include "core/partial/log.h"
+#include "core/partial/memory.h"
+#include "core/replicated/outbox.h"
+#include "core/replicated/replicated_log.h"
+#include "core/replicated/shard_plan.h"
+
+namespace covey {
+
+class Formation {
+ public:
+  // All borrowed, outlive the formation.
+  struct Site {
+    int32_t self = 0;
+    const RoundMemory* geometry = nullptr;  // of results: record, sum; not mapped
+    const Kernels* kernels = nullptr;
+    bool average = false;  // sums are divided by the record's divisor
+    ShardLimits limits;
+    Outbox* outbox = nullptr;
+  };
+
+  // `entry` has its record alone, of an agreed length, and is of this member's size.
+  Formation(const Site& site, ReplicatedEntry entry);
+
+  uint64_t version() const { return entry_.version; }
+  const Origin& made() const { return entry_.made; }
+  const ShardPlan& plan() const { return plan_; }
+  // The member's own part of the version; count 0: none.
+  const Contribution& own() const { return own_; }
+  // `content`: that part, as long as a contribution. Once.
+  void Contribute(std::span<const std::byte> content);
+  // REQUIRES: piece.made == made().
+  void OnPiece(int32_t from, ReplicaMessage piece);
+
+  bool Has(size_t shard) const { return has_[shard]; }
+  bool is_whole() const { return missing_ == 0; }
+  // REQUIRES: is_whole(). The version with its sum; the formation is void.
+  ReplicatedEntry Take() { return std::move(entry_); }
+
+ private:
+  // The inputs of one sum, in order.
+  struct Inputs {
+    std::vector<Bytes> pieces;
+    size_t missing = 0;
+  };
+
+  Inputs* InputsOf(int32_t from, const ReplicaMessage& piece, size_t* index);
+  void Spread(size_t shard, const Bytes& sum);
+  void OnSummed(size_t shard, const Bytes& sum);
+  Bytes Sum(size_t shard, const std::vector<Bytes>& inputs, int32_t divisor) const;
+  void Send(int32_t to, ShardStage stage, size_t shard, Bytes data);
+
+  const Site site_;
+  ReplicatedEntry entry_;
+  Contribution own_;
+  int32_t divisor_ = 1;
+  ShardPlan plan_;
+  int32_t host_;                  // this member's, in the plan; -1: none
+  std::vector<int32_t> sources_;  // the hosts with contributors
+  std::vector<Inputs> of_host_;   // by shard, at its delegate,
+  std::vector<Inputs> of_all_;    // and at its owner
+  std::vector<bool> has_;         // by shard: its sum
+  size_t missing_ = 0;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_FORMATION_H_

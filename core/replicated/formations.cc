@@ -1,0 +1,150 @@
+#include "core/replicated/formations.h"
+
+#include <algorithm>
+
+namespace covey {
+namespace {
+
+// What may come for one version at one member: contributions of its host, sums of hosts, the sum;
+// and where there are few shards, one from each member, at each of two stages.
+constexpr size_t kSums = 4, kStages = 2;
+
+size_t MostEarlyBytes(const Formation::Site& site) {
+  const size_t length = site.geometry->layout().length_bytes();
+  const size_t shard = std::min(length, std::max(site.limits.least_bytes, site.limits.most_bytes));
+  return kSums * length + kStages * static_cast<size_t>(site.geometry->size()) * shard;
+}
+
+}  // namespace
+
+Formations::Formations(const Formation::Site& site, const ReplicatedLog* log,
+                       PendingContributions* pending, Time patience)
+    : site_(site), log_(log), pending_(pending), patience_(patience) {}
+
+void Formations::Begin(ReplicatedEntry entry, uint64_t term, Time now) {
+  const auto size = static_cast<int32_t>(entry.roles.size());
+  current_.emplace(Current{.formation = Formation(site_, std::move(entry)),
+                           .fetcher = SumFetcher(size),
+                           .term = term,
+                           .moved_at = now});
+  if (early_made_ > current_->formation.made()) return;
+  std::vector<QueuedMessage> early = std::exchange(early_, {});
+  early_bytes_ = 0;
+  // replicated-W13: pieces of other attempts are not those of this one.
+  if (early_made_ != current_->formation.made()) return;
+  for (QueuedMessage& one : early) current_->formation.OnPiece(one.to, std::move(one.message));
+}
+
+void Formations::Propose(ReplicatedEntry entry, uint64_t term, Time now) {
+  const uint64_t next = log_->executed() + 1;
+  if (entry.version == next + 1) {
+    next_.emplace(std::move(entry), term);
+    return;
+  }
+  if (entry.version != next || IsCurrent(entry.made)) return;
+  Begin(std::move(entry), term, now);
+  const Contribution own = current_->formation.own();
+  if (own.count == 0) return;
+  std::vector<std::byte> sum;
+  const std::span<const std::byte> content = pending_->Propose(own, &sum);
+  if (!content.empty()) current_->formation.Contribute(content);
+}
+
+void Formations::Complete(ReplicatedEntry entry, uint64_t term, bool is_committed,
+                          const std::vector<bool>& holders, Time now) {
+  if (!IsCurrent(entry.made)) {
+    Begin(std::move(entry), term, now);
+    // No member sends it anything unasked.
+    current_->is_fetching = true;
+  }
+  // Of another leader the holders are others, and may be asked again.
+  if (current_->term != term) current_->fetcher = SumFetcher(static_cast<int32_t>(holders.size()));
+  current_->term = term;
+  current_->is_committed |= is_committed;
+  current_->fetcher.AddHolders(holders);
+}
+
+void Formations::OnPiece(int32_t from, ReplicaMessage piece, Time now) {
+  if (IsCurrent(piece.made)) {
+    current_->moved_at = now;
+    if (piece.stage == ShardStage::kSummed)
+      current_->fetcher.OnSummed(from, static_cast<size_t>(piece.shard), now);
+    return current_->formation.OnPiece(from, std::move(piece));
+  }
+  const std::optional<ReplicatedEntry>& accepted = log_->uncommitted();
+  const bool is_over = piece.version <= log_->executed() || piece.version > log_->executed() + 2 ||
+                       piece.made < early_made_ ||
+                       (accepted.has_value() && piece.made <= accepted->made) ||
+                       (current_.has_value() && piece.made < current_->formation.made());
+  if (is_over) return;
+  if (piece.made > early_made_) {
+    early_.clear();
+    early_bytes_ = 0;
+  }
+  early_made_ = piece.made;
+  early_bytes_ += piece.body.size();
+  if (early_bytes_ <= MostEarlyBytes(site_)) early_.push_back({from, std::move(piece)});
+}
+
+void Formations::OnFetch(int32_t from, const ReplicaMessage& fetch) {
+  const std::optional<ReplicatedEntry>& accepted = log_->uncommitted();
+  const ReplicatedEntry* entry = log_->Find(fetch.version);
+  if (entry == nullptr && accepted.has_value()) entry = &*accepted;
+  const uint64_t length = site_.geometry->layout().length_bytes();
+  const bool is_sound =
+      fetch.length_bytes <= length && fetch.offset_bytes <= length - fetch.length_bytes;
+  if (entry == nullptr || entry->made != fetch.made || !is_sound) return;
+  ReplicaMessage piece{.kind = ReplicaMessage::Kind::kPiece,
+                       .version = entry->version,
+                       .made = entry->made,
+                       .stage = ShardStage::kSummed,
+                       .shard = fetch.shard};
+  const std::byte* data = entry->body.data() + site_.geometry->record_bytes() + fetch.offset_bytes;
+  piece.body.assign(data, data + fetch.length_bytes);
+  site_.outbox->Send(from, std::move(piece));
+}
+
+void Formations::OnLoss(int32_t member) {
+  if (current_.has_value()) current_->fetcher.OnLoss(member);
+}
+
+void Formations::OnCommitted(const KnownCommitted& known, uint64_t term, Time now) {
+  const uint64_t executed = log_->executed();
+  if (current_.has_value() && current_->formation.version() <= executed) current_.reset();
+  if (current_.has_value() && current_->formation.version() == known.version)
+    current_->is_committed |= current_->formation.made() == known.made;
+  if (!next_.has_value() || next_->first.version > executed + 1) return;
+  auto [entry, told] = *std::exchange(next_, std::nullopt);
+  if (told == term) Propose(std::move(entry), told, now);
+}
+
+void Formations::Drop() {
+  current_.reset();
+  next_.reset();
+}
+
+void Formations::Advance(Time now) {
+  if (!current_.has_value() || current_->formation.is_whole()) return;
+  // replicated-W15: what a lost member was to send is fetched of those that have it.
+  if (!current_->fetcher.HasHolder()) return;
+  current_->is_fetching |= now - current_->moved_at > patience_;
+  if (current_->is_fetching)
+    current_->fetcher.Advance(current_->formation, site_.outbox, patience_, now);
+}
+
+std::optional<Formations::Whole> Formations::Take(uint64_t term) {
+  if (!current_.has_value() || current_->formation.version() != log_->executed() + 1)
+    return std::nullopt;
+  // replicated-W12: an entry is accepted once its whole sum is here, in the term it was told in.
+  if (!current_->formation.is_whole()) return std::nullopt;
+  if (!current_->is_committed && current_->term != term) return std::nullopt;
+  Whole whole{.entry = current_->formation.Take(), .is_committed = current_->is_committed};
+  current_.reset();
+  return whole;
+}
+
+bool Formations::IsForming(uint64_t term, Time since) const {
+  return current_.has_value() && current_->term == term && current_->moved_at >= since;
+}
+
+}  // namespace covey
