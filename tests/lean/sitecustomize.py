@@ -2,12 +2,13 @@
 while a framework is imported.
 
 Of the processor's time in which torch starts and makes its first optimizer, two thirds go into its
-compiler (torch._dynamo, of which an optimizer wants two functions that do nothing outside of it),
-into torch.export, and into what operations give on the device "meta". The compiler, once loaded,
-finds all of them. A third of the time of TensorFlow, and of torch, goes into the search for garbage
-among objects that they keep for ever. A fork of torch ends without libtorch's destructors, which
-take longer than its start. Python imports this file by its name in every process that has its
-folder in PYTHONPATH, as those that tests start have. TEST_WHOLE_TORCH=1 leaves all as it is.
+compiler (torch._dynamo, of which an optimizer wants two functions that do nothing outside of it,
+and DistributedDataParallel one), into torch.export, and into what operations give on the device
+"meta". The compiler, once loaded, finds all of them. A third of the time of TensorFlow, and of
+torch, goes into the search for garbage among objects that they keep for ever. A fork of torch ends
+without libtorch's destructors, which take longer than its start. Python imports this file by its
+name in every process that has its folder in PYTHONPATH, as those that tests start have.
+TEST_WHOLE_TORCH=1 leaves all as it is.
 """
 
 from __future__ import annotations
@@ -36,8 +37,19 @@ class _Later(types.ModuleType):
         return getattr(_load(self.__name__), name)
 
 
+class _Utils:
+    """torch._dynamo.utils, of which DistributedDataParallel asks what the configuration says."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_load(_DYNAMO).utils, name)
+
+    @staticmethod
+    def get_optimize_ddp_mode() -> str:
+        return "ddp_optimizer"
+
+
 def _dynamo() -> _Later:
-    """torch._dynamo, not yet loaded: two of its functions as they are outside of the compiler."""
+    """torch._dynamo, not yet loaded: some of its functions as they are outside of the compiler."""
 
     def graph_break(msg: str = "") -> None:
         del msg
@@ -47,7 +59,7 @@ def _dynamo() -> _Later:
         return fn if fn is not None else lambda function: function
 
     module = _Later(_DYNAMO)
-    module.__dict__.update(graph_break=graph_break, disable=disable)
+    module.__dict__.update(graph_break=graph_break, disable=disable, utils=_Utils())
     return module
 
 
