@@ -257,6 +257,33 @@ def several_models() -> None:
         hvd.check_replicas(part)
 
 
+def by_closure(method: str) -> None:
+    """The first forward pass is within the first step."""
+    ends = []
+    for kind in ("wrapped", "distributed"):
+        net = make_net()
+        if kind == "wrapped":
+            model: Any = hvd.DistributedDataParallel(net, method=method)
+            optimizer = sgd(model.parameters())
+            torch.optim.lr_scheduler.StepLR(optimizer, 2)
+        else:
+            model = net
+            optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), model=net, method=method)
+
+        for step in range(4):
+
+            def closure(model: Any = model, step: int = step, optimizer: Any = optimizer) -> Any:
+                loss = loss_of(model, batch_of(step, hvd.rank()))
+                optimizer.zero_grad()
+                loss.backward()
+                return loss
+
+            assert float(optimizer.step(closure)) > 0
+        assert optimizer.version == 4
+        ends.append(net)
+    assert_same(*ends, method)
+
+
 def by_group() -> None:
     """A process set trains apart from the rest; names of parameters and state are torch's."""
     members = hvd.ProcessSet([0, 1])
@@ -333,6 +360,11 @@ class DdpTest(unittest.TestCase):
 
     def test_several_models_and_optimizers(self) -> None:
         pool(3).call(several_models)
+
+    def test_steps_with_a_closure(self) -> None:
+        for method in ("allreduce", "local:local_steps=2"):
+            with self.subTest(method=method):
+                pool(3).call(by_closure, method)
 
     def test_a_part_of_the_ranks(self) -> None:
         pool(3).call(by_group)

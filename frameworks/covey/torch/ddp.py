@@ -108,7 +108,7 @@ class DistributedDataParallel(_Torchs):
         self._task = -1  # Of autograd: its backward pass that ends with a reduction.
         given.check(module)
         self._take_over_attributes()
-        wrapped.add(self, self.trained)
+        wrapped.add(self, self.trained, _distribute)
         if given.init_sync:
             self._broadcast(module.named_parameters())
             if given.broadcasts_at_first:
@@ -177,7 +177,7 @@ class DistributedDataParallel(_Torchs):
         trains = torch.is_grad_enabled()
         if trains:
             self.has_begun = True
-            wrapped.adopt(_distribute)
+            wrapped.adopt()
         if self.will_sync_module_buffers():
             self._broadcast(self.module.named_buffers())
         self.require_forward_param_sync = trains and self.require_backward_grad_sync
@@ -213,7 +213,7 @@ class DistributedDataParallel(_Torchs):
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Within it backward passes only accumulate, on this rank."""
-        wrapped.adopt(_distribute)
+        wrapped.adopt()
         before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             with contextlib.ExitStack() as stack:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import types
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
@@ -19,6 +20,9 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from covey.errors import InvalidArgument
 from covey.state import state
+
+
+Distribute = Callable[[Any, List[Any]], None]
 
 
 class Made:
@@ -49,6 +53,8 @@ class Made:
             self._count += 1
             self._known[optimizer] = self._count
             self._fresh.append(weakref.ref(optimizer))
+            if "step" not in vars(optimizer):  # Else a scheduler has put it there.
+                optimizer.step = types.MethodType(_step_by_closure, optimizer)
 
     def take_fresh(self) -> List[Any]:
         """Those that were made since the last call, the newest first."""
@@ -63,10 +69,15 @@ class Wrapped:
     def __init__(self) -> None:
         self._owners: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
         self._made = Made()
+        self._distribute: Distribute = lambda *_: None
         self._is_watching = False
 
-    def add(self, model: Any, named: List[Tuple[str, torch.nn.Parameter]]) -> None:
-        """``model`` trains the parameters ``named``."""
+    def add(
+        self, model: Any, named: List[Tuple[str, torch.nn.Parameter]], distribute: Distribute
+    ) -> None:
+        """``model`` trains the parameters ``named``; ``distribute(optimizer, models)`` makes an
+        optimizer of such models distributed."""
+        self._distribute = distribute
         if not self._is_watching:
             self._is_watching = True
             self._made.watch()
@@ -84,8 +95,8 @@ class Wrapped:
                 found.setdefault(id(model), model)
         return list(found.values())
 
-    def adopt(self, distribute: Callable[[Any, List[Any]], None]) -> None:
-        """Calls ``distribute(optimizer, models)`` for each that was made since the last call.
+    def adopt(self) -> None:
+        """Makes those distributed that were made since the last call.
 
         Raises:
             InvalidArgument: (a ValueError) an optimizer has parameters of no wrapped model too.
@@ -101,7 +112,7 @@ class Wrapped:
             if models or is_distributed(optimizer):
                 taken |= mine
         for optimizer, models in reversed(chosen):
-            distribute(optimizer, models)
+            self._distribute(optimizer, models)
 
     def _refuse_outside(self, optimizer: Any) -> None:
         for g, group in enumerate(optimizer.param_groups):
@@ -129,6 +140,14 @@ def is_distributed(optimizer: Any) -> bool:
 def shares_groups(optimizer: Any) -> bool:
     """Whether a distributed one has its groups: it was made from ``optimizer``, or is inside it."""
     return any(it.param_groups is optimizer.param_groups for it in state.optimizers())
+
+
+def _step_by_closure(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    """The step of an optimizer that is not distributed, or not yet: the forward pass that makes it
+    so may be in the closure."""
+    if (args or kwargs.get("closure") is not None) and wrapped.models_of(optimizer):
+        wrapped.adopt()
+    return type(optimizer).step(optimizer, *args, **kwargs)
 
 
 def _refuse_stray(optimizer: Any, *_: Any) -> None:
