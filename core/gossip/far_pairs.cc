@@ -84,6 +84,8 @@ bool FarPairs::IsSound(int32_t from, const FarMessage& message) const {
 }
 
 void FarPairs::OnMessage(int32_t from, std::span<const std::byte> bytes) {
+  // gossip-P11: nothing that is open with a lost rank counts any more.
+  if (At(from).is_lost) return;
   FarMessage message;
   if (!FarMessage::Decode(bytes, &message) || !IsSound(from, message)) {
     ++counters_.malformed;

@@ -88,7 +88,7 @@ class FarPairs {
 
   // ---- Of the network: whole messages, in order for each pair.
   void OnMessage(int32_t from, std::span<const std::byte> bytes);
-  // After its last message.
+  // What comes of it afterwards is dropped.
   void OnLoss(int32_t member);
   size_t LongestMessageBytes() const {
     return FarMessage::kHeadBytes + std::max(codec_.LongestBytes(), difference_.size());

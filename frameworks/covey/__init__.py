@@ -170,7 +170,8 @@ def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
         model: a torch.nn.Module whose parameters a ``DistributedOptimizer`` trains, a Keras model
             that was compiled with one, or a ``covey.numpy.Trainer``.
         exact: all ranks call it, and get the exact mean of all.
-        timeout: seconds to look again at a rank whose model is being changed.
+        timeout: seconds to look again at a rank whose model is being changed, or is on its way from
+            another host.
 
     Example:
         >>> with covey.consensus(model) as mean:

@@ -45,7 +45,8 @@ def consensus(
         A ``Consensus``: ``distance``, ``norm``, ``ages``, ``missing``.
 
     Raises:
-        Unsupported: (a ValueError) the ranks share no memory, and it is not ``exact``.
+        Unsupported: (a ValueError) the ranks share no memory, do not average in pairs (``adpsgd``,
+            ``swarm``), and it is not ``exact``.
         CoveyError: with ``exact``: a rank is gone.
 
     Example:
@@ -104,7 +105,8 @@ def mean_of_models(
         timeout: seconds to look again at a rank whose model is being changed.
 
     Raises:
-        Unsupported: (a ValueError) the ranks share no memory, and it is not ``exact``.
+        Unsupported: (a ValueError) the ranks share no memory, do not average in pairs (``adpsgd``,
+            ``swarm``), and it is not ``exact``.
         CoveyError: with ``exact``: a rank is gone.
     """
     zeros = [numpy.zeros(array.shape) for array in training.model]

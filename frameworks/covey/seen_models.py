@@ -55,7 +55,7 @@ class SeenModels:
     """The models of a trainer's ranks.
 
     Raises:
-        Unsupported: (a ValueError) the ranks share no memory.
+        Unsupported: (a ValueError) the ranks share no memory, and do not average in pairs.
     """
 
     def __init__(

@@ -36,6 +36,7 @@ TEST(HostPairsTest, EverythingHolds) {
             {"settled", &V::settled},
             {"epochs of which all is known", &V::whole, 4},
             {"looks", &V::looks},
+            {"without a mean", &V::without_mean, 0},
             {"decoded", &V::decoded},
             {"repaired", &V::repaired, 0}});
 }
@@ -46,6 +47,13 @@ TEST(HostPairsTest, EverythingHoldsForUpTo16Ranks) {
     const HostPairsVerdict verdict = RunHostPairs(seed, ranks);
     EXPECT_EQ(verdict.failure, "") << ranks << " ranks, seed " << seed << ": " << verdict.swarm;
   }
+}
+
+// A model that comes of a lost rank; a mean that has died with all that had it; ranks that wait in
+// vain in turns.
+TEST(HostPairsTest, SeedsThatHaveFailed) {
+  for (const uint64_t seed : {3002978u, 4001192u, 2012818u, 1000761u})
+    EXPECT_EQ(RunHostPairs(seed).failure, "") << "seed " << seed;
 }
 
 TEST(HostPairsTest, ASeedGivesTheSameRunAgain) {

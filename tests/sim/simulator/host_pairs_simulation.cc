@@ -24,6 +24,7 @@ namespace {
 
 constexpr uint64_t kMostResumes = 2'000'000;
 constexpr uint64_t kMostStops = 30;
+constexpr uint64_t kMostTrainedOn = 200;  // Else those that wait might miss each other for ever.
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 3 * kMillisecond;
 constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
@@ -241,6 +242,14 @@ void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
     if (closing_) return;
     if (status.ok()) break;
     if (status.code() == StatusCode::kTimeout && status.peer() == kNoRank) continue;
+    // All that had the mean have died with it.
+    const bool is_gone = status.code() == StatusCode::kAborted && status.peer() != kNoRank &&
+                         At(ToInt(status.peer())).state == State::kKilled;
+    if (is_gone) {
+      ++verdict_.without_mean;
+      player.has_given_up = true;
+      return;
+    }
     ++verdict_.timeouts;
     if (status.code() != StatusCode::kTimeout)
       return Fail("3: an epoch ends with " + status.message());
@@ -249,7 +258,8 @@ void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
       player.has_given_up = true;
       return;
     }
-    if (rng_.Percent(swarm_.trains_on_percent)) {
+    const bool may_train_on = verdict_.trained_on < kMostTrainedOn;
+    if (rng_.Percent(swarm_.trains_on_percent) && may_train_on) {
       ++verdict_.trained_on;
       Step(rank);
     }

@@ -10,7 +10,7 @@
 //   2. After a settle the sum of the models is that of what they began with and all that was
 //      learnt, if all have come and none has trained on alone.
 //   3. A rank that runs comes to the end of each step, whichever others have stopped, and of each
-//      finish or its max_wait.
+//      finish or its max_wait; or it hears that those that had the mean have died.
 //   4. No sound message is refused.
 //   5. A rank that looks at another sees a model of one moment.
 // Some seeds have a codec, for a part of the model in float32. What that part is rounded by counts
@@ -31,7 +31,7 @@ struct HostPairsVerdict {
   uint64_t steps = 0, near = 0, offers = 0, taken = 0, declined = 0, lost = 0;
   uint64_t stopped = 0, gone = 0, killed = 0, timeouts = 0, trained_on = 0;
   uint64_t finished = 0, settled = 0, whole = 0;
-  uint64_t looks = 0;
+  uint64_t looks = 0, without_mean = 0;
   uint64_t decoded = 0, repaired = 0;  // chunks of a codec
 };
 
