@@ -20,6 +20,7 @@ MODULES = (
     "covey.keras",
     "covey.keras.callbacks",
     "covey.numpy",
+    "covey.loggers",
 )
 """What users import. Each needs the framework of its name."""
 
