@@ -21,20 +21,28 @@ _OLDEST_GLIBC = (2, 17)  # no manylinux tag is older
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 _METADATA = """\
-Metadata-Version: 2.1
+Metadata-Version: 2.4
 Name: covey
 Version: {version}
-Summary: A communication runtime for distributed training in which nobody waits for the slowest rank
+Summary: Communication for distributed training: a late rank delays the others up to a bound
 Author: The Covey authors
-License: Apache-2.0
+License-Expression: Apache-2.0
 License-File: LICENSE
 Keywords: distributed training,data parallel,allreduce,horovod,pytorch,tensorflow
 Requires-Python: >=3.9
-Classifier: License :: OSI Approved :: Apache Software License
+Classifier: Development Status :: 3 - Alpha
+Classifier: Environment :: Console
+Classifier: Environment :: GPU :: NVIDIA CUDA
+Classifier: Intended Audience :: Developers
+Classifier: Intended Audience :: Science/Research
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: C++
 Classifier: Programming Language :: Python :: 3
+Classifier: Programming Language :: Python :: 3 :: Only
+Classifier: Programming Language :: Python :: Implementation :: CPython
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
+Classifier: Topic :: System :: Distributed Computing
+Classifier: Typing :: Typed
 Description-Content-Type: text/markdown
 
 {description}"""
@@ -123,7 +131,7 @@ def main(arguments: List[str]) -> None:
     for name, function in _SCRIPTS.items():
         script = _SCRIPT.format(function=function).encode("ascii")
         contents[f"covey-{version}.data/scripts/{name}"] = script
-    contents[f"{dist_info}/LICENSE"] = options.license.read_bytes()
+    contents[f"{dist_info}/licenses/LICENSE"] = options.license.read_bytes()
     options.out.mkdir(parents=True, exist_ok=True)
     write_wheel(options.out / f"covey-{version}-{tag}.whl", contents, dist_info)
 

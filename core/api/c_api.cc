@@ -359,6 +359,8 @@ size_t covey_knobs(char* json, size_t capacity) {
 
 const char* covey_version(void) { return COVEY_VERSION; }
 
+int covey_api_version(void) { return COVEY_API_VERSION; }
+
 const char* covey_dtype_name(covey_dtype dtype) {
   const bool known = dtype >= 0 && dtype < covey::kNumDTypes;
   return known ? covey::NameOf(static_cast<covey::DType>(dtype)) : "unknown";

@@ -35,6 +35,8 @@ extern "C" {
 
 #define COVEY_API __attribute__((visibility("default")))
 #define COVEY_VERSION "0.1.0"
+/* The version of these functions: it grows when one changes or goes, not when one is added. */
+#define COVEY_API_VERSION 1
 #define COVEY_INIT(type) \
   { .struct_size = sizeof(type) }
 
@@ -338,6 +340,8 @@ COVEY_API int64_t covey_now_ns(void);
 COVEY_API size_t covey_knobs(char* json, size_t capacity);
 
 COVEY_API const char* covey_version(void);
+/* The COVEY_API_VERSION that the library was built with. */
+COVEY_API int covey_api_version(void);
 COVEY_API const char* covey_dtype_name(covey_dtype dtype);
 
 /* Whether the plug-in `name` (mpi, ucx, cuda, ...: libcovey_<name>.so) is there and fits; the error

@@ -17,7 +17,13 @@ from tools.reference.surface import Name
 
 _HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 _OF_TENSORFLOW = ("covey.tensorflow", "covey.keras", "covey.keras.callbacks")
-_LEAST_NAMES = {"covey": 80, "covey.torch": 70, "covey.tensorflow": 50, "covey.keras": 60}
+_LEAST_NAMES = {
+    "covey": 80,
+    "covey.torch": 70,
+    "covey.tensorflow": 50,
+    "covey.keras": 60,
+    "covey.loggers": 4,
+}
 
 
 class HelpTest(unittest.TestCase):
@@ -41,6 +47,9 @@ class HelpTest(unittest.TestCase):
 
     def test_of_numpy(self) -> None:
         self.check("covey.numpy")
+
+    def test_of_loggers(self) -> None:
+        self.check("covey.loggers")
 
     @unittest.skipUnless(_HAS_TENSORFLOW, "TensorFlow is not installed")
     def test_of_tensorflow_and_keras(self) -> None:

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import unittest
+from typing import List
 
 from tools import elf
 
@@ -27,6 +28,31 @@ def _declared() -> set:
     """The functions of the C API's headers: names after COVEY_API."""
     text = "\n".join(header.read_text(encoding="utf-8") for header in _HEADERS)
     return set(re.findall(r"^COVEY_API\b[^(;]*?\b(covey_\w+)\s*\(", text, re.MULTILINE))
+
+
+def _prototypes() -> List[str]:
+    """The functions as they are declared, a line each, in the order of their names."""
+    text = "\n".join(header.read_text(encoding="utf-8") for header in _HEADERS)
+    found = re.findall(r"^COVEY_API\b\s*([^;]*);", text, re.MULTILINE)
+    lines = [re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", one, flags=re.S)) for one in found]
+    return sorted(lines, key=lambda line: re.findall(r"covey_\w+(?=\()", line)[0])
+
+
+class ApiVersionTest(unittest.TestCase):
+    """api_N.txt has the functions of version N of the C API. API_REWRITE=1 writes it anew."""
+
+    def test_a_function_that_changes_or_goes_has_a_new_version(self) -> None:
+        header = _HEADERS[0].read_text(encoding="utf-8")
+        (version,) = re.findall(r"#define COVEY_API_VERSION (\d+)", header)
+        path = pathlib.Path(__file__).resolve().with_name(f"api_{version}.txt")
+        now = _prototypes()
+        if os.environ.get("API_REWRITE"):
+            path.write_text("\n".join(now) + "\n", encoding="utf-8")
+        kept = path.read_text(encoding="utf-8").splitlines()
+        gone = sorted(set(kept) - set(now))
+        self.assertEqual(gone, [], "raise COVEY_API_VERSION, then run this with API_REWRITE=1")
+        self.assertEqual(now, kept, "new functions: run this with API_REWRITE=1")
+        self.assertGreater(len(now), 50)
 
 
 class LibraryTest(unittest.TestCase):

@@ -96,8 +96,14 @@ class WheelTest(unittest.TestCase):
         fields = dict(line.partition(": ")[::2] for line in said.splitlines())
         self.assertIn("distributed training", fields["Summary"])
         self.assertTrue(fields["Author"])
-        self.assertEqual(fields["License"], "Apache-2.0")
         ask = "import importlib.metadata as m; print(m.metadata('covey')[%r])"
+        licence = self.there.run(["python", "-c", ask % "License-Expression"])
+        self.assertEqual(licence, "Apache-2.0\n")
+        text = "import importlib.metadata as m; print(m.distribution('covey').read_text(%r)[:80])"
+        said = self.there.run(["python", "-c", text % "licenses/LICENSE"])
+        self.assertIn("Apache License", said)
+        kinds = "import importlib.metadata as m; print(m.metadata('covey').get_all('Classifier'))"
+        self.assertIn("Typing :: Typed", self.there.run(["python", "-c", kinds]))
         self.assertEqual(self.there.run(["python", "-c", ask % "Requires-Python"]), ">=3.9\n")
         self.assertIn("coveyrun -np 4", self.there.run(["python", "-c", ask % "Description"]))
 

@@ -151,6 +151,14 @@ class PagesTest(unittest.TestCase):
         self.assertLessEqual(len(README.split()), 2500)
         self.assertEqual([line for line in lines if len(line) > 120], [])
 
+    def test_the_changelog_has_this_version(self) -> None:
+        text = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+        versions = re.findall(r"^## \[([^\]]+)\]", text, re.M)
+        self.assertEqual(versions[0], "Unreleased")
+        self.assertIn(covey.__version__, versions)
+        kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+        self.assertLessEqual(set(re.findall(r"^### (.*)$", text, re.M)), kinds)
+
     def test_links_lead_to_files(self) -> None:
         texts = {REPOSITORY: README, **{GUIDE / name: text for name, text in PAGES.items()}}
         for place, text in texts.items():

@@ -15,7 +15,7 @@ FUNCTION_LINES = 70
 COLUMNS = 100
 README_LINES = 120
 
-_TOP_FILES = ("WORKSPACE", "BUILD", "README.md", "LICENSE")
+_TOP_FILES = ("WORKSPACE", "BUILD", "README.md", "CHANGELOG.md", "LICENSE")
 _CODE = source.CPP + (".py", ".bzl", ".sh", ".proto", "")
 
 

@@ -127,6 +127,7 @@ int main(void) {
   EXPECT(covey_knobs(text, sizeof(text)) > 100);
   EXPECT(Texts() == 0 && Plans(group) == 0);
   EXPECT(strcmp(covey_dtype_name(COVEY_BFLOAT16), "bfloat16") == 0);
+  EXPECT(covey_api_version() == COVEY_API_VERSION);
   EXPECT(covey_shutdown(&error) == COVEY_OK && covey_is_initialized() == 0);
   covey_arena_free(arena);
   return 0;

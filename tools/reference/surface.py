@@ -20,6 +20,7 @@ MODULES = (
     "covey.keras",
     "covey.keras.callbacks",
     "covey.numpy",
+    "covey.loggers",
 )
 """What users import. Each needs the framework of its name."""
 
@@ -76,8 +77,9 @@ def constants() -> Dict[str, str]:
     for module in _CONSTANTS:
         tree = ast.parse(inspect.getsource(importlib.import_module(module)))
         for before, node in zip(tree.body, tree.body[1:]):
-            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if isinstance(before, ast.Assign) and is_text:
+            if not isinstance(before, ast.Assign) or not isinstance(node, ast.Expr):
+                continue
+            if isinstance(node.value, ast.Constant):
                 for target in before.targets:
                     found[ast.unparse(target)] = inspect.cleandoc(str(node.value.value))
     return found

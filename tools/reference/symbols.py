@@ -44,8 +44,7 @@ DIFFERS = {
     "keras.DistributedOptimizer": "another class, with `inner_optimizer`; the arguments are those "
     "of `horovod.tensorflow.keras`",
     "keras.callbacks.BestModelCheckpoint": "the arguments are those of `horovod.tensorflow.keras`",
-    "tensorflow.SyncBatchNormalization": "a layer of Keras 3, which has no `fused`",
-    "keras.load_model": "`legacy_opts` has no effect: Keras 3 has no legacy optimizers",
+    "keras.load_model": "`legacy_opts=True` is refused: Keras 3 has no legacy optimizers",
 }
 _KERAS = ("tensorflow.keras", "keras", "tensorflow.keras.callbacks", "keras.callbacks")
 

@@ -10,7 +10,7 @@ from covey.cli import horovod
 from covey.cli.horovod import REFUSED
 from tools.reference import c10d, migration, symbols
 
-_BY = "Made of the code by `tools/pages`; a test runs the rows."
+_BY = "Made of the code by `tools/pages`; tests run the lines and the calls, and compare the names."
 
 
 def horovod_page() -> str:

@@ -64,7 +64,10 @@ def script(shell: str) -> str:
     from covey.cli import make_covey_parser
     from covey.cli.run_command import make_parser
 
-    commands = {"coveyrun:": make_parser("coveyrun"), "covey:": make_covey_parser()}
+    commands: Dict[str, argparse.ArgumentParser] = {
+        "coveyrun:": make_parser("coveyrun"),
+        "covey:": make_covey_parser(),
+    }
     for name, parser in _subcommands(commands["covey:"]).items():
         commands[f"covey:{name}"] = parser
     flags = [flag for where, parser in commands.items() for flag in _flags(where, parser)]

@@ -118,7 +118,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
     """Adds the flags, which --help does not list."""
     parser.set_defaults(given=())
     for flag in FLAGS:
-        takes = {"nargs": 0} if flag.value is not None else {"metavar": "VALUE"}
-        parser.add_argument(
-            flag.name, action=_Note, dest="given", help=argparse.SUPPRESS, **takes  # type: ignore
-        )
+        takes: Dict[str, Any] = {"metavar": "VALUE"} if flag.value is None else {"nargs": 0}
+        add = parser.add_argument
+        add(flag.name, action=_Note, dest="given", help=argparse.SUPPRESS, **takes)

@@ -7,12 +7,13 @@ from typing import Any, Callable, Dict, Iterable, Optional, Union
 import keras
 import numpy
 
-from covey.basics import size
+from covey.basics import size, stats
 from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.keras import names_here
 from covey.keras.wrapped import WrappedOptimizer
 from covey.local_variables import VariableSet, listed
+from covey.loggers import PREFIX
 from covey.notice import tell
 from covey.numpy import allreduce
 
@@ -23,6 +24,7 @@ __all__ = [
     "LearningRateScheduleCallback",
     "LearningRateWarmupCallback",
     "MetricAverageCallback",
+    "StatsCallback",
 ]
 
 Logs = Optional[Dict[str, Any]]
@@ -139,6 +141,24 @@ class FinishCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Waits for all ranks."""
         self.model.optimizer.finish()
+
+
+class StatsCallback(keras.callbacks.Callback):
+    """Adds what :func:`covey.stats` counts on this rank to the metrics of each epoch. It stands in
+    the list before callbacks that write them: TensorBoard's, Weights & Biases', MLflow's.
+
+    Raises:
+        NotInitialized: (a ValueError) at the end of an epoch, before ``init()``.
+
+    Example:
+        >>> written = keras.callbacks.TensorBoard("runs")
+        >>> model.fit(images, labels, callbacks=[hvd.callbacks.StatsCallback(), written])
+    """
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Adds, in ``logs``, by names such as "covey/training.steps"."""
+        if logs is not None:
+            logs.update({PREFIX + name: value for name, value in stats(flat=True).items()})
 
 
 class LearningRateScheduleCallback(keras.callbacks.Callback):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import math
-from typing import Any, Counter, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from covey.trace.merging import Merged
 from covey.trace.reading import EXCHANGE, PYTHON, Span, Trace, occurrences, union_us
@@ -12,7 +11,7 @@ from covey.trace.reading import EXCHANGE, PYTHON, Span, Trace, occurrences, unio
 STEP = "step"
 _MOST_RANKS = 8  # Of which a line each is shown: those that waited longest.
 
-Waits = Dict[Tuple[int, int], Counter[str]]  # (who, for whom) -> microseconds by exchange
+Waits = Dict[Tuple[int, int], Dict[str, float]]  # (who, for whom) -> microseconds by exchange
 
 
 def waits(traces: Sequence[Trace]) -> Waits:
@@ -22,13 +21,14 @@ def waits(traces: Sequence[Trace]) -> Waits:
     for trace in traces:
         for key, span in occurrences(trace).items():
             begun.setdefault(key, {})[trace.rank] = span
-    found: Waits = collections.defaultdict(collections.Counter)
+    found: Waits = {}
     for (name, _), spans in begun.items():
         last = max(spans, key=lambda rank: spans[rank].begin)
         for rank, span in spans.items():
             waited = min(span.end, spans[last].begin) - span.begin
             if rank != last and waited > 0:
-                found[rank, last][name] += waited
+                by_name = found.setdefault((rank, last), {})
+                by_name[name] = by_name.get(name, 0.0) + waited
     return found
 
 
@@ -61,24 +61,30 @@ def lines(found: Merged) -> List[str]:
 def _of_waits(all_waits: Waits) -> List[str]:
     if not all_waits:
         return ["no rank waited for another one in an exchange of all"]
-    caused: Counter[int] = collections.Counter()
-    names: Dict[int, Counter[str]] = collections.defaultdict(collections.Counter)
-    by_rank: Dict[int, Counter[int]] = collections.defaultdict(collections.Counter)
+    caused: Dict[int, Dict[str, float]] = {}
+    by_rank: Dict[int, Dict[int, float]] = {}
     for (rank, last), by_name in all_waits.items():
-        caused[last] += sum(by_name.values())
-        names[last].update(by_name)
-        by_rank[rank][last] += sum(by_name.values())
-    ((slowest, total),) = caused.most_common(1)
-    ((name, most),) = names[slowest].most_common(1)
+        by_rank.setdefault(rank, {})[last] = sum(by_name.values())
+        sums = caused.setdefault(last, {})
+        for name, waited in by_name.items():
+            sums[name] = sums.get(name, 0.0) + waited
+    ((slowest, names),) = _largest(caused, 1, lambda by_name: sum(by_name.values()))
+    ((name, most),) = _largest(names, 1)
     said = [
-        f"rank {slowest} is the slowest: the others waited {_time(total)} for it, "
+        f"rank {slowest} is the slowest: the others waited {_time(sum(names.values()))} for it, "
         f"{_time(most)} of it in {name!r}"
     ]
-    longest = sorted(by_rank, key=lambda rank: -sum(by_rank[rank].values()))[:_MOST_RANKS]
-    for rank in sorted(longest):
-        parts = [f"{_time(us)} for rank {last}" for last, us in by_rank[rank].most_common(3)]
-        said.append(f"rank {rank} waited {_time(sum(by_rank[rank].values()))}: {', '.join(parts)}")
+    for rank, waited_for in sorted(_largest(by_rank, _MOST_RANKS, lambda it: sum(it.values()))):
+        parts = [f"{_time(us)} for rank {last}" for last, us in _largest(waited_for, 3)]
+        said.append(f"rank {rank} waited {_time(sum(waited_for.values()))}: {', '.join(parts)}")
     return said
+
+
+def _largest(
+    table: Dict[Any, Any], most: int, size: Callable[[Any], float] = float
+) -> List[Tuple[Any, Any]]:
+    """The items with the largest values, the largest first."""
+    return sorted(table.items(), key=lambda item: -size(item[1]))[:most]
 
 
 def _of_overlap(traces: Sequence[Trace]) -> List[str]:
