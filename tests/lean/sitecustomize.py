@@ -103,7 +103,7 @@ _FINDER = _Finder()
 
 
 def _without_garbage(
-    execute: Callable[[types.ModuleType], None]
+    execute: Callable[[types.ModuleType], None],
 ) -> Callable[[types.ModuleType], None]:
     """The same without a search for garbage, then or later, among what a framework makes."""
 
