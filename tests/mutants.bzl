@@ -271,8 +271,9 @@ def code_mutant_tests(folder, **kwargs):
     rows = ["'%s=%s='" % (name, focus) for name, (_, focus) in CODE_MUTANTS.items()]
     native.cc_test(
         name = folder + "_test",
-        srcs = native.glob([folder + "/*.cc", folder + "/*.c"]) + BODIES + UNMUTATED +
-               ["sim/mutants/mutants.h"] +
+        srcs = native.glob([folder + "/*.cc", folder + "/*.c"]) + UNMUTATED +
+               [path[:-len(".cc")] + "_body_archive" for path in BODIES] +
+               ["sim/mutants/mutants.h", "unit/c_expect.h"] +
                _mutated(folder, CODE_MUTANTS) + [_table(folder, rows)],
         copts = ["-O1", "-w"],
         linkstatic = True,

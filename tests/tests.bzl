@@ -3,6 +3,7 @@
 load("@covey_grpc//:has.bzl", "HAS_GRPC")
 load("@covey_openssl//:has.bzl", "HAS_OPENSSL")
 load("@covey_ucx//:has.bzl", "HAS_UCX")
+load(":mutants_of_code.bzl", "BODIES")
 
 # What a C++ test of this folder links. The longest prefix counts; a short list keeps an unfinished
 # room from breaking the tests of another.
@@ -200,16 +201,40 @@ def cc_tests(folder, tags, **kwargs):
         prefix = _prefix(path, _CC_DEPS)
         room = prefix.split("/")[-1] if prefix.startswith("unit/") else ""
         own = ["//core/" + room] if room in ["agree", "base", "plan", "run"] else []
+        srcs = [path] + [h for h in helpers if _near(h, path)]
+        deps = _deps(_CC_DEPS[prefix] + own + _ALWAYS)
+        if path in BODIES:
+            deps = [":" + _shared_body(path, srcs, deps)] + deps
+            srcs = []
         native.cc_test(
             name = path[:-len(".cc")],
-            srcs = [path] + [h for h in helpers if _near(h, path)],
+            srcs = srcs,
             data = _CC_DATA.get(path, []) + native.glob(_CC_TEXTS.get(folder, [])),
             linkstatic = True,
             shard_count = _CC_SHARDS.get(path[:-len(".cc")], 0),
-            deps = _deps(_CC_DEPS[prefix] + own + _ALWAYS),
+            deps = deps,
             tags = _CC_TAGS.get(path, tags),
             **kwargs
         )
+
+def _shared_body(path, srcs, deps):
+    """A test that mutants_test holds too, compiled once for both. Returns the library's name; the
+    file is NAME_archive, which brings none of what the test links."""
+    name = path[:-len(".cc")] + "_body"
+    native.cc_library(
+        name = name,
+        testonly = True,
+        srcs = srcs,
+        alwayslink = True,
+        linkstatic = True,
+        deps = deps,
+    )
+    native.filegroup(
+        name = name + "_archive",
+        testonly = True,
+        srcs = [name],
+    )
+    return name
 
 def _near(helper, path):
     return path.startswith(helper.rpartition("/")[0] + "/")
@@ -248,4 +273,4 @@ def cluster_tests(**kwargs):
         )
 
 def _deps(names):
-    return {name: None for name in names}.keys()
+    return list({name: None for name in names}.keys())

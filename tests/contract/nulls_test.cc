@@ -15,7 +15,7 @@ class NullsTest : public testing::TestWithParam<Place> {
 // Rank 0 has nothing to give at step 1, nobody at step 2: the mean is that of the others, or none.
 TEST_P(NullsTest, HaveComeAndAreNoContribution) {
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=all", COVEY_AVERAGE);
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=all", COVEY_AVERAGE);
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     int64_t step = 1;
     if (rank > 0)
@@ -26,7 +26,7 @@ TEST_P(NullsTest, HaveComeAndAreNoContribution) {
     ASSERT_EQ(trainer.Wait(1), COVEY_OK);
     ASSERT_EQ(covey_rounds_skip(runtime, trainer.rounds(), nullptr, &trainer.error), COVEY_OK);
     ASSERT_EQ(trainer.Wait(2), COVEY_OK);
-    std::vector<float> floats(static_cast<size_t>(Trainer::kCounts[0]));
+    std::vector<float> floats(static_cast<size_t>(RoundTrainer::kCounts[0]));
     std::vector<int64_t> last(static_cast<size_t>(size()));
     void* spans[2] = {floats.data(), nullptr};
     for (int64_t version : {1, 2}) {

@@ -29,7 +29,7 @@ class Student {
 
   // Until all that was made is applied. COVEY_OK, or why there was no snapshot.
   covey_code Apply() {
-    std::vector<float> floats(static_cast<size_t>(Trainer::kCounts[0]));
+    std::vector<float> floats(static_cast<size_t>(RoundTrainer::kCounts[0]));
     void* spans[2] = {floats.data(), nullptr};
     while (applied < executed()) {
       covey_code code =
@@ -94,7 +94,7 @@ class Student {
     }
   }
 
-  Trainer trainer_;
+  RoundTrainer trainer_;
   covey_runtime* runtime_;
   int64_t step_ = 0;
 };

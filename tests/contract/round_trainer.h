@@ -18,9 +18,10 @@ inline int64_t ValueOf(int rank, int64_t step, int64_t element) {
 }
 
 // Two spans, float32 and int64, of which one has several tiles.
-class Trainer {
+class RoundTrainer {
  public:
-  Trainer(int rank, int size, covey_runtime* runtime, const char* method, covey_op op = COVEY_SUM)
+  RoundTrainer(int rank, int size, covey_runtime* runtime, const char* method,
+               covey_op op = COVEY_SUM)
       : rank_(rank), size_(size), runtime_(runtime) {
     covey_rounds_config config = COVEY_INIT(covey_rounds_config);
     config.name = "test";
@@ -37,8 +38,8 @@ class Trainer {
     if (code != COVEY_OK || rank % 2 == 0) return;
     EXPECT_EQ(covey_rounds_expect(runtime, rounds_, spans_, &error), COVEY_OK) << error.message;
   }
-  Trainer(const Trainer&) = delete;
-  ~Trainer() { covey_rounds_close(runtime_, rounds_); }
+  RoundTrainer(const RoundTrainer&) = delete;
+  ~RoundTrainer() { covey_rounds_close(runtime_, rounds_); }
 
   int64_t Publish() {
     void* spans[2];

@@ -18,7 +18,7 @@ TEST_P(RoundsAheadTest, GoesOnAfterFinish) {
   const int size = GetParam().size;
   std::barrier meeting(size);
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size, runtime, "eager:admit=solo,log=200");
+    RoundTrainer trainer(rank, size, runtime, "eager:admit=solo,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     for (int epoch = 1; epoch <= 3; ++epoch) {
       for (int i = 0; i < kAhead; ++i) trainer.Publish();

@@ -28,7 +28,7 @@ class RoundsTest : public testing::TestWithParam<Place> {
 TEST_P(RoundsTest, WithAllItIsAnAllreduce) {
   constexpr int64_t kSteps = 10;
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=all");
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=all");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     for (int64_t step = 1; step <= kSteps; ++step) {
       EXPECT_EQ(trainer.Publish(), step);
@@ -47,7 +47,7 @@ TEST_P(RoundsTest, SoloCountsEveryStepOnce) {
   std::vector<std::vector<std::vector<float>>> results(static_cast<size_t>(size()));
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
     Rng rng(kSeed + static_cast<uint64_t>(rank));
-    Trainer trainer(rank, size(), runtime, "eager:admit=solo,log=200");
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=solo,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     for (int64_t step = 1; step <= kSteps; ++step) {
       for (uint64_t i = rng.Below(20); i > 0; --i) std::this_thread::yield();
@@ -70,7 +70,7 @@ TEST_P(RoundsTest, OneThatIsDrawnSuffices) {
   for (const char* method : {"eager:admit=majority,log=200", "eager:admit=first2,log=200,seed=9"}) {
     RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
       Rng rng(kSeed + static_cast<uint64_t>(rank));
-      Trainer trainer(rank, size(), runtime, method);
+      RoundTrainer trainer(rank, size(), runtime, method);
       ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
       for (int64_t step = 1; step <= kSteps; ++step) {
         for (uint64_t i = rng.Below(20); i > 0; --i) std::this_thread::yield();
@@ -87,7 +87,7 @@ TEST_P(RoundsTest, OneThatIsDrawnSuffices) {
 TEST_P(RoundsTest, TrainingGoesOnAfterFinish) {
   std::barrier meeting(size());
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=solo,log=200");
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=solo,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     for (int epoch = 1; epoch <= 3; ++epoch) {
       for (int64_t i = 0; i < 5 + rank; ++i) {
@@ -110,7 +110,7 @@ TEST_P(RoundsTest, NobodyWaitsForOneThatIsLate) {
   constexpr int64_t kSteps = 30;
   std::atomic<int> ahead{0};
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=solo,log=200");
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=solo,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     const bool late = rank == size() - 1;
     while (late && ahead.load() < size() - 1) std::this_thread::yield();
@@ -131,11 +131,11 @@ TEST_P(RoundsTest, NobodyWaitsForOneThatIsLate) {
 
 TEST_P(RoundsTest, AverageDividesByTheRecordsDivisor) {
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=all", COVEY_AVERAGE);
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=all", COVEY_AVERAGE);
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     trainer.Publish();
     ASSERT_EQ(trainer.Wait(1), COVEY_OK);
-    std::vector<float> floats(static_cast<size_t>(Trainer::kCounts[0]));
+    std::vector<float> floats(static_cast<size_t>(RoundTrainer::kCounts[0]));
     void* spans[2] = {floats.data(), nullptr};
     covey_round_record record = COVEY_INIT(covey_round_record);
     ASSERT_EQ(covey_rounds_read(runtime, trainer.rounds(), 1, spans, &record, &trainer.error),
@@ -151,7 +151,7 @@ TEST_P(RoundsTest, AverageDividesByTheRecordsDivisor) {
 // A rank that leaves, and one whose runtime ends, are waited for no longer.
 TEST_P(RoundsTest, WhoLeavesIsNotWaitedFor) {
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=all");
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=all");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     trainer.Publish();
     ASSERT_EQ(trainer.Wait(1), COVEY_OK) << trainer.error.message;
@@ -169,7 +169,7 @@ TEST_P(RoundsTest, WhoIsMissingIsWaitedForOnce) {
   std::atomic<int> ahead{0};
   constexpr int64_t kSteps = 12;
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=all,max_wait=20ms,log=200");
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=all,max_wait=20ms,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     const auto last = static_cast<size_t>(size() - 1);
     for (int64_t step = 1; step <= kSteps; ++step) {
@@ -195,7 +195,7 @@ TEST_P(RoundsTest, WhoIsMissingIsWaitedForOnce) {
 TEST_P(RoundsTest, FinishNamesWhoIsMissing) {
   std::atomic<int> told{0};
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=solo,max_wait=20ms,log=200");
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=solo,max_wait=20ms,log=200");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     trainer.Publish();
     if (rank == size() - 1) {
@@ -222,7 +222,7 @@ TEST_P(RoundsTest, WhoIsTooFarBehindIsWaitedFor) {
   constexpr int64_t kSteps = 30;
   constexpr int64_t kMost = 3;
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=solo,max_wait=3600s,log=200,L=3");
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=solo,max_wait=3600s,log=200,L=3");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     const bool late = rank == size() - 1;
     for (int64_t step = 1; step <= kSteps; ++step) {
@@ -247,7 +247,7 @@ TEST_P(RoundsTest, WhoIsTooFarBehindIsWaitedFor) {
 TEST_P(RoundsTest, WhoSkipsAheadIsNotLateForEver) {
   std::atomic<int> ahead{0};
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, size(), runtime, "eager:admit=solo,log=200,progress=skip");
+    RoundTrainer trainer(rank, size(), runtime, "eager:admit=solo,log=200,progress=skip");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     const bool late = rank == size() - 1;
     while (late && ahead.load() < size() - 1) std::this_thread::yield();
@@ -278,14 +278,14 @@ INSTANTIATE_TEST_SUITE_P(OverNetwork, RoundsTest,
 TEST(RoundsRefusalTest, DifferencesAreNamedOnEveryRank) {
   RunRanks(3, "", [](int rank, covey_runtime*& runtime) {
     const char* method = rank == 1 ? "eager:admit=2" : "eager:admit=solo";
-    const Trainer trainer(rank, 3, runtime, method);
+    const RoundTrainer trainer(rank, 3, runtime, method);
     EXPECT_EQ(trainer.code, COVEY_MISMATCH);
     const std::string message = trainer.error.message;
     EXPECT_NE(message.find("rank 0 has method eager:admit=solo,grace=auto,max_wait=auto,log=auto"),
               message.npos)
         << message;
     EXPECT_NE(message.find("rank 1 has method eager:admit=2"), message.npos) << message;
-    const Trainer again(rank, 3, runtime, "eager:admit=solo");
+    const RoundTrainer again(rank, 3, runtime, "eager:admit=solo");
     EXPECT_EQ(again.code, COVEY_OK) << again.error.message;
   });
 }
@@ -310,13 +310,13 @@ TEST(RoundsRefusalTest, NoRoomIsSaidOnEveryRank) {
 
 TEST(RoundsRefusalTest, MoreThanTheMemoryLimitIsSaidOnEveryRankAndLessWorks) {
   RunRanks(3, "memory_limit=4MiB", [](int rank, covey_runtime*& runtime) {
-    const Trainer greedy(rank, 3, runtime, "eager:admit=solo,log=16384");
+    const RoundTrainer greedy(rank, 3, runtime, "eager:admit=solo,log=16384");
     EXPECT_EQ(greedy.code, COVEY_EXHAUSTED) << rank;
     const std::string message = greedy.error.message;
     EXPECT_NE(message.find("memory_limit is 4194304: lower log=, or raise COVEY_MEMORY_LIMIT"),
               message.npos)
         << message;
-    const Trainer modest(rank, 3, runtime, "eager:admit=solo,log=4");
+    const RoundTrainer modest(rank, 3, runtime, "eager:admit=solo,log=4");
     EXPECT_EQ(modest.code, COVEY_OK) << modest.error.message;
   });
 }
@@ -347,10 +347,10 @@ TEST(RoundsRefusalTest, WrongUseIsRefused) {
   RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
     for (const char* method : {"allreduce", "eager:admit=3", "eager:admit=0", "eager:admit=x",
                                "eager:log=0", "eager:L=0", "eager:grace=5", "eager:H=1"}) {
-      const Trainer wrong(rank, 2, runtime, method);
+      const RoundTrainer wrong(rank, 2, runtime, method);
       EXPECT_EQ(wrong.code, COVEY_INVALID_ARGUMENT) << method;
     }
-    Trainer trainer(rank, 2, runtime, "eager:admit=all,log=2");
+    RoundTrainer trainer(rank, 2, runtime, "eager:admit=all,log=2");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     EXPECT_EQ(trainer.Wait(1, 1000), COVEY_TIMEOUT);
     covey_error* error = &trainer.error;
@@ -375,7 +375,7 @@ TEST(RoundsRefusalTest, WrongUseIsRefused) {
 TEST(RoundsRefusalTest, FinishNamesWhoIsMissing) {
   std::atomic<bool> asked{false};
   RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, 2, runtime, "eager:admit=solo");
+    RoundTrainer trainer(rank, 2, runtime, "eager:admit=solo");
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     trainer.Publish();
     if (rank == 0) {

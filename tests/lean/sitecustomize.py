@@ -3,7 +3,7 @@ while a framework is imported.
 
 Of the processor's time in which torch starts and makes its first optimizer, two thirds go into its
 compiler (torch._dynamo, of which an optimizer wants two functions that do nothing outside of it,
-and DistributedDataParallel one), into torch.export, and into what operations give on the device
+and torch.distributed two), into torch.export, and into what operations give on the device
 "meta". The compiler, once loaded, finds all of them. A third of the time of TensorFlow, and of
 torch, goes into the search for garbage among objects that they keep for ever. A fork of torch ends
 without libtorch's destructors, which take longer than its start. Python imports this file by its
@@ -37,15 +37,15 @@ class _Later(types.ModuleType):
         return getattr(_load(self.__name__), name)
 
 
-class _Utils:
-    """torch._dynamo.utils, of which DistributedDataParallel asks what the configuration says."""
+class _Part:
+    """A module of torch._dynamo of which some functions are known before it is loaded."""
+
+    def __init__(self, name: str, **known: Callable[[], Any]) -> None:
+        self._name = name
+        self.__dict__.update(known)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_load(_DYNAMO).utils, name)
-
-    @staticmethod
-    def get_optimize_ddp_mode() -> str:
-        return "ddp_optimizer"
+        return getattr(getattr(_load(_DYNAMO), self._name), name)
 
 
 def _dynamo() -> _Later:
@@ -59,7 +59,11 @@ def _dynamo() -> _Later:
         return fn if fn is not None else lambda function: function
 
     module = _Later(_DYNAMO)
-    module.__dict__.update(graph_break=graph_break, disable=disable, utils=_Utils())
+    utils = _Part("utils", get_optimize_ddp_mode=lambda: "ddp_optimizer")
+    rules = _Part("trace_rules", clear_lru_cache=lambda: None)
+    module.__dict__.update(
+        graph_break=graph_break, disable=disable, utils=utils, trace_rules=rules
+    )
     return module
 
 
@@ -99,7 +103,7 @@ _FINDER = _Finder()
 
 
 def _without_garbage(
-    execute: Callable[[types.ModuleType], None]
+    execute: Callable[[types.ModuleType], None],
 ) -> Callable[[types.ModuleType], None]:
     """The same without a search for garbage, then or later, among what a framework makes."""
 

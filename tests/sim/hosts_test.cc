@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kSeeds = 300;
 constexpr uint64_t kSeedsOfASize = 1;
 #else
-constexpr uint64_t kSeeds = 3000;
+constexpr uint64_t kSeeds = 1000;
 constexpr uint64_t kSeedsOfASize = 2;
 #endif
 

@@ -14,7 +14,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kSeeds = 300;
 #else
-constexpr uint64_t kSeeds = 3000;
+constexpr uint64_t kSeeds = 1000;
 #endif
 
 TEST(PairsTest, EverythingHolds) {

@@ -1,6 +1,6 @@
 // Whatever ranks, messages and faults do, operations end right, once, and alike on all members.
 //
-// Method: thousands of seeds of the simulator (tests/sim/simulator/simulation.h says what is
+// Method: a thousand seeds of the simulator (tests/sim/simulator/simulation.h says what is
 // checked), after the corpus of seeds that once failed. A failing seed is printed; it replays to
 // the same trace:
 //
@@ -19,10 +19,11 @@
 namespace covey {
 namespace {
 
-constexpr int kBlocks = 20;
+constexpr int kBlocks = 8;
+constexpr uint64_t kSlow = 30;  // times as many seeds by tools/test --slow
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeedsPerBlock = 15;
+constexpr uint64_t kSeedsPerBlock = 40;
 #else
 constexpr uint64_t kSeedsPerBlock = 100;
 #endif
@@ -70,7 +71,7 @@ TEST_P(SwarmTest, EverythingHolds) {
     return;
   }
   const uint64_t base = FromEnvironment("SIM_BASE", 1);
-  const uint64_t seeds = kSeedsPerBlock * (std::getenv("TEST_SLOW") == nullptr ? 1 : 10);
+  const uint64_t seeds = kSeedsPerBlock * (std::getenv("TEST_SLOW") == nullptr ? 1 : kSlow);
   const uint64_t first = base + static_cast<uint64_t>(GetParam()) * seeds;
   std::printf("seeds %llu to %llu\n", static_cast<unsigned long long>(first),
               static_cast<unsigned long long>(first + seeds - 1));
@@ -90,7 +91,7 @@ TEST_P(SwarmTest, EverythingHolds) {
 TEST(NamesTest, EverythingHoldsWhereNamesAreDropped) {
   Tally tally;
   const uint64_t first = FromEnvironment("SIM_BASE", 1) + 500'000;
-  const uint64_t seeds = 2 * kSeedsPerBlock * (std::getenv("TEST_SLOW") == nullptr ? 1 : 10);
+  const uint64_t seeds = 2 * kSeedsPerBlock * (std::getenv("TEST_SLOW") == nullptr ? 1 : kSlow);
   for (uint64_t seed = first; seed < first + seeds && !HasFailure(); ++seed)
     tally.Add(Try(seed, Focus::kNames).tally);
   if (HasFailure() || kSeedsPerBlock < 100) return;

@@ -1,5 +1,6 @@
 // Many seeds of a simulator, one after the other: SIM_SEED=N takes that one alone, SIM_BASE=N
-// begins elsewhere, SIM_SEEDS=N takes so many, TEST_SLOW=1 (tools/test --slow) ten times as many.
+// begins elsewhere, SIM_SEEDS=N takes so many, TEST_SLOW=1 (tools/test --slow) thirty times as
+// many.
 #ifndef COVEY_TESTS_SIM_SWEEP_H_
 #define COVEY_TESTS_SIM_SWEEP_H_
 
@@ -25,7 +26,7 @@ void Sweep(uint64_t seeds, Verdict (*run)(uint64_t), const std::vector<Count<Ver
   const char* only = std::getenv("SIM_SEED");
   const char* base = std::getenv("SIM_BASE");
   const char* begin = only != nullptr ? only : base != nullptr ? base : "1";
-  if (std::getenv("TEST_SLOW") != nullptr) seeds *= 10;
+  if (std::getenv("TEST_SLOW") != nullptr) seeds *= 30;
   if (const char* many = std::getenv("SIM_SEEDS")) seeds = std::strtoull(many, nullptr, 10);
   const uint64_t first = std::strtoull(begin, nullptr, 10);
   const uint64_t last = only == nullptr ? first + seeds - 1 : first;
