@@ -133,6 +133,7 @@ _PY_DATA = {
     "frameworks/keras": [":tensorflow_operations"],
     "frameworks/mixed": [":tensorflow_operations"],
     "frameworks/tensorflow": [":tensorflow_operations"],
+    "parallel/as_horovod": [":tensorflow_operations"],
     "parallel/examples": [":tensorflow_operations"],
     "parallel/keras": [":tensorflow_operations"],
     "parallel/tensorflow": [":tensorflow_operations"],

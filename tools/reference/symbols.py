@@ -94,8 +94,7 @@ def _arguments(call: str) -> Tuple[str, ...]:
     rest = call[call.index("(") :]
     given = ast.parse(f"lambda {rest[1:-1]}: None", mode="eval").body
     assert isinstance(given, ast.Lambda)
-    extra = [one.arg for one in (given.args.vararg, given.args.kwarg) if one is not None]
-    return tuple([one.arg for one in given.args.args] + extra)
+    return tuple(one.arg for one in given.args.args)
 
 
 def told(table: Dict[str, str], symbol: Symbol) -> str:
@@ -124,7 +123,8 @@ def _of_covey(symbol: Symbol) -> Any:
 def ours(value: Any) -> List[str]:
     """The arguments of something of Covey's."""
     try:
-        return [name for name in inspect.signature(value).parameters if name != "self"]
+        given = inspect.signature(value).parameters.values()
+        return [one.name for one in given if one.kind != one.VAR_KEYWORD and one.name != "self"]
     except (TypeError, ValueError):
         return []
 

@@ -10,7 +10,6 @@ window of time hold for it; between windows the difference changes evenly, as cl
 from __future__ import annotations
 
 import bisect
-import statistics
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from covey.trace.reading import Span, Trace, occurrences
@@ -77,7 +76,7 @@ def _clock(first: Sequence[Trace], host: Sequence[Trace]) -> Clock:
     if not points:
         difference = first[0].unix_us - host[0].unix_us
         return Clock(ranks, ((0.0, difference),), float("inf"))
-    most = _MOST_WIDTHS * statistics.median(half for _, _, half in points)
+    most = _MOST_WIDTHS * sorted(half for _, _, half in points)[len(points) // 2]
     points = [point for point in points if point[2] <= most]
     error = max(half for _, _, half in points)
     return Clock(ranks, tuple((at, difference) for at, difference, _ in points), error)
