@@ -10,7 +10,7 @@
 //   open, taken            OnContribution                        published
 //   published              OnContribution                        published: both as one
 //   published, able        Fire                                  taken
-//   published, not able    Fire                                  published: it is not in the version
+//   published, not able    Fire                                  published: not in the version
 //   published, lost        Fire                                  open: its content is lost
 //   taken                  Abandon                               published
 //   published since taken  Abandon                               published: both as one

@@ -65,6 +65,7 @@ void Formations::Complete(ReplicatedEntry entry, uint64_t term, bool is_committe
 }
 
 void Formations::OnPiece(int32_t from, ReplicaMessage piece, Time now) {
+  // replicated-W13: a piece of another attempt, or of another version, is none of this one.
   if (IsCurrent(piece.made)) {
     current_->moved_at = now;
     if (piece.stage == ShardStage::kSummed)

@@ -211,7 +211,7 @@ void Replica::LeaveGracefully(Time latest) {
 bool Replica::IsSettled() const {
   const bool is_given =
       pending_.empty() || LacksCommitted() || looked_at_ - moved_at_ > options_.election_timeout;
-  // replicated-W17: others wait for what it has to send of the version that is being made.
+  // replicated-W7c: others wait for what it has to send of the version that is being made.
   if (!is_given || formations_.IsForming(term_, looked_at_ - options_.election_timeout))
     return false;
   // replicated-W7c: a replica leaves when its leader knows as much, or when it hears of no other.
