@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
+import tempfile
 import unittest
 import warnings
 from typing import Any, Callable, Dict, List
@@ -284,6 +286,23 @@ def by_closure(method: str) -> None:
     assert_same(*ends, method)
 
 
+def saved_and_loaded(folder: str) -> None:
+    """A training goes on from a checkpoint as if it had not ended."""
+    ends = []
+    for is_cut in (False, True):
+        model = hvd.DistributedDataParallel(make_net(), method="local:local_steps=2")
+        optimizer = sgd(model.parameters())
+        train(model, optimizer, 3)
+        if is_cut:
+            hvd.save(folder, model, optimizer)
+            model = hvd.DistributedDataParallel(make_net(), method="local:local_steps=2")
+            optimizer = sgd(model.parameters())
+            assert hvd.load(folder, model, optimizer).steps == 3
+        train(model, optimizer, 4)
+        ends.append(model)
+    assert_same(*ends, "loaded")
+
+
 def by_group() -> None:
     """A process set trains apart from the rest; names of parameters and state are torch's."""
     members = hvd.ProcessSet([0, 1])
@@ -365,6 +384,10 @@ class DdpTest(unittest.TestCase):
         for method in ("allreduce", "local:local_steps=2"):
             with self.subTest(method=method):
                 pool(3).call(by_closure, method)
+
+    def test_a_checkpoint(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pool(3).call(saved_and_loaded, os.path.join(folder, "checkpoint"))
 
     def test_a_part_of_the_ranks(self) -> None:
         pool(3).call(by_group)
