@@ -1,22 +1,21 @@
-"""covey.torch.DistributedDataParallel trains as DistributedOptimizer does, by every method, and as
-torch's class where all ranks wait for gradients.
+"""covey.torch.DistributedDataParallel trains as DistributedOptimizer does, by every method.
 
 Each rank trains the same net twice: wrapped, with a plain optimizer, and with a
-DistributedOptimizer, or with torch's class over backend covey. Models are compared bit by bit.
+DistributedOptimizer. Models are compared bit by bit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import os
+import tempfile
 import unittest
-import warnings
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import torch
 from nets import BATCH, batch_of, loss_of, make_net
-from process_groups import in_group
-from ranks import SharedPool, refusal_of
+from ranks import Pool, SharedPool, refusal_of
 
 import covey
 import covey.torch as hvd
@@ -93,116 +92,6 @@ def at_any_time(method: str) -> None:
     wrapped.finish()
     hvd.check_replicas(wrapped.module)
     assert all(torch.isfinite(it).all() for it in wrapped.parameters())
-
-
-class Normed(torch.nn.Module):
-    """Has buffers, a branch that is not always used, and several outputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = torch.nn.Linear(6, 8)
-        self.norm = torch.nn.BatchNorm1d(8)
-        self.second = torch.nn.Linear(8, 3)
-        self.unused = torch.nn.Linear(8, 3)
-
-    def forward(self, inputs: torch.Tensor, branch: bool = False) -> Dict[str, Any]:
-        x = torch.relu(self.norm(self.first(inputs)))
-        out = self.second(x) + (self.unused(x) if branch else 0)
-        return {"out": [out], "features": (x, "features")}
-
-
-def normed_loss(net: torch.nn.Module, batch: Any, branch: bool = False) -> torch.Tensor:
-    found = net(batch[0], branch=branch)
-    return ((found["out"][0] - batch[1]) ** 2).mean() + found["features"][0].mean()
-
-
-def pair(**options: Any) -> Any:
-    """A net wrapped by torch's class, and the same by Covey's."""
-    torch.manual_seed(hvd.rank())  # The first rank's is what counts.
-    net = Normed()
-    ours = hvd.DistributedDataParallel(copy.deepcopy(net), method="allreduce", **options)
-    return Torchs(net, find_unused_parameters=True, **options), ours
-
-
-@in_group
-def as_torchs(loop: str) -> None:
-    results = [LOOPS[loop](net) for net in pair()]
-    for number, (theirs, ours) in enumerate(zip(*results)):
-        if hvd.size() == 2:
-            assert torch.equal(theirs, ours), (loop, number, theirs, ours)
-        torch.testing.assert_close(theirs, ours, msg=lambda text: f"{loop} {number}: {text}")
-
-
-def steps_of(net: Any) -> List[torch.Tensor]:
-    """Branches differ, gradients are clipped, the scheduler is made before the first step."""
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
-    seen = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        for step in range(6):
-            optimizer.zero_grad(set_to_none=step % 2 == 0)
-            normed_loss(net, batch_of(step, hvd.rank()), step % 3 == hvd.rank()).backward()
-            seen.append(torch.nn.utils.clip_grad_norm_(net.module.second.parameters(), 0.1))
-            seen += [it.grad.clone() for it in net.module.second.parameters()]
-            optimizer.step()
-            scheduler.step()
-    assert optimizer.param_groups[0]["lr"] == 0.01 / 8
-    return [*seen, *numbers_of(net)]
-
-
-def accumulated(net: Any) -> List[torch.Tensor]:
-    """By no_sync, and without it."""
-    optimizer = sgd(net.parameters())
-    for step in range(4):
-        optimizer.zero_grad()
-        with net.no_sync() if step < 2 else contextlib.nullcontext():
-            for part in range(2):
-                normed_loss(net, batch_of(100 * part + step, hvd.rank())).backward()
-        normed_loss(net, batch_of(step, hvd.rank()), True).backward()
-        optimizer.step()
-    return numbers_of(net)
-
-
-def scaled(net: Any) -> List[torch.Tensor]:
-    """With a GradScaler, which finds an overflow of one rank."""
-    optimizer = sgd(net.parameters())
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
-    for step in range(5):
-        optimizer.zero_grad()
-        loss = normed_loss(net, batch_of(step, hvd.rank()), True)
-        factor = float("inf") if (step, hvd.rank()) == (2, 1) else 1.0
-        scaler.scale(loss * factor).backward()
-        if step % 2:
-            scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
-        scaler.step(optimizer)
-        scaler.update()
-    return [*numbers_of(net), torch.tensor(scaler.get_scale())]
-
-
-def evaluated(net: Any) -> List[torch.Tensor]:
-    """Evaluations between; a gradient that is thrown away; two passes before one backward pass."""
-    optimizer = sgd(net.parameters())
-    for step in range(4):
-        loss = normed_loss(net, batch_of(step, hvd.rank()), True)
-        loss.backward()
-        optimizer.zero_grad()
-        both = [normed_loss(net.eval(), batch_of(step, hvd.rank(), n), True) for n in (1, 2)]
-        (both[0] + both[1]).backward()
-        optimizer.step()
-        with torch.no_grad():
-            normed_loss(net.eval(), batch_of(step, hvd.rank()))
-        net.train()
-    return numbers_of(net)
-
-
-LOOPS: Dict[str, Callable[[Any], List[torch.Tensor]]] = {
-    "steps": steps_of,
-    "accumulated": accumulated,
-    "scaled": scaled,
-    "evaluated": evaluated,
-}
 
 
 def accumulates_by(method: str) -> None:
@@ -284,6 +173,23 @@ def by_closure(method: str) -> None:
     assert_same(*ends, method)
 
 
+def saved_and_loaded(folder: str) -> None:
+    """A training goes on from a checkpoint as if it had not ended."""
+    ends = []
+    for is_cut in (False, True):
+        model = hvd.DistributedDataParallel(make_net(), method="local:local_steps=2")
+        optimizer = sgd(model.parameters())
+        train(model, optimizer, 3)
+        if is_cut:
+            hvd.save(folder, model, optimizer)
+            model = hvd.DistributedDataParallel(make_net(), method="local:local_steps=2")
+            optimizer = sgd(model.parameters())
+            assert hvd.load(folder, model, optimizer).steps == 3
+        train(model, optimizer, 4)
+        ends.append(model)
+    assert_same(*ends, "loaded")
+
+
 def by_group() -> None:
     """A process set trains apart from the rest; names of parameters and state are torch's."""
     members = hvd.ProcessSet([0, 1])
@@ -342,12 +248,6 @@ class DdpTest(unittest.TestCase):
             with self.subTest(method=method):
                 pool(3).call(at_any_time, method)
 
-    def test_trains_as_torchs_class(self) -> None:
-        for size in (2, 3):
-            for loop in LOOPS:
-                with self.subTest(size=size, loop=loop):
-                    pool(size).call(as_torchs, loop)
-
     def test_accumulates(self) -> None:
         for method in ("allreduce", "local:local_steps=2", "eager:admit=all"):
             with self.subTest(method=method):
@@ -366,11 +266,16 @@ class DdpTest(unittest.TestCase):
             with self.subTest(method=method):
                 pool(3).call(by_closure, method)
 
+    def test_a_checkpoint(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pool(3).call(saved_and_loaded, os.path.join(folder, "checkpoint"))
+
     def test_a_part_of_the_ranks(self) -> None:
         pool(3).call(by_group)
 
     def test_a_compiled_model(self) -> None:
-        pool(3).call(compiled)
+        with Pool(2, __file__) as apart:  # tests/lean decides at a function's first call.
+            apart.call(compiled)
 
     def test_refusals_name_the_remedy(self) -> None:
         for found in pool(3).call(refusals):

@@ -21,7 +21,9 @@ import horovod
 import horovod.torch as hvd
 from horovod.torch.compression import Compression
 from horovod.torch.mpi_ops import allreduce, rank
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.common.elastic import ObjectState
+from horovod.torch.elastic import ElasticSampler
 import covey.torch
 
 hvd.init()
@@ -38,6 +40,7 @@ for step in range(3):
     optimizer.step()
 assert hvd is covey.torch and Compression is hvd.Compression
 assert issubclass(HorovodInternalError, RuntimeError)
+assert ObjectState is hvd.elastic.ObjectState and ElasticSampler is hvd.elastic.ElasticSampler
 assert hvd.__spec__.name == "covey.torch" and horovod.__version__
 optimizer.finish()
 same = hvd.allgather(net.weight.detach())

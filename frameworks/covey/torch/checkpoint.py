@@ -16,6 +16,7 @@ from covey.state import state
 from covey.torch import folder, resume
 from covey.torch.codecs import put_back
 from covey.torch.contents import PARTS, Contents, check_model, check_optimizer
+from covey.torch.ddp_optimizers import wrapped
 from covey.torch.method_arrays import put_back_to_method
 
 
@@ -37,7 +38,7 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     Args:
         path: the folder, in a file system that all ranks share.
         model: the module; its parameters include the optimizer's.
-        optimizer: a ``DistributedOptimizer``.
+        optimizer: a ``DistributedOptimizer``, or that of a ``DistributedDataParallel``.
         **also: further values to be kept, of each rank: objects with ``state_dict()`` (a
             scheduler, a GradScaler), or numbers, texts, tensors, and lists and dicts of them. The
             state of torch's random numbers on the CPU is kept anyhow.
@@ -76,6 +77,8 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
 def _meet(what: str, optimizer: Any) -> Meeting:
     """All have come, no rank is in a step, and nothing is under way."""
     place = state.require()
+    if not hasattr(optimizer, "_covey_progress"):
+        wrapped.adopt()  # Of a DistributedDataParallel, whose first forward pass is to come.
     if not hasattr(optimizer, "_covey_progress"):
         raise InvalidArgument(
             f"{what}: the optimizer is a {type(optimizer).__name__}, not a DistributedOptimizer: "

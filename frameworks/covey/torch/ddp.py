@@ -21,7 +21,7 @@ from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.method import GRADIENTS, choose, plan
 from covey.torch.compression import Compression, Compressor
-from covey.torch.ddp_arguments import OF_TORCH, Arguments, group_of, refuse
+from covey.torch.ddp_arguments import OF_TORCH, Arguments, default_group, group_of, refuse
 from covey.torch.ddp_optimizers import wrapped
 from covey.torch.functions import broadcast_parameters
 from covey.torch.layout import Named
@@ -101,28 +101,27 @@ class DistributedDataParallel(_Torchs):
         self.method = choose(method, settings, "DistributedDataParallel")
         self.process_set = group_of(given, process_set)
         self.compression = compression
-        self.arguments = given
         self.module = module
         self.has_begun = False
         self._optimizers: List["weakref.ref[Any]"] = []
         self._task = -1  # Of autograd: its backward pass that ends with a reduction.
         given.check(module)
-        self._take_over_attributes()
+        self._take_over_attributes(given)
         wrapped.add(self, self.trained, _distribute)
         if given.init_sync:
             self._broadcast(module.named_parameters())
             if given.broadcasts_at_first:
                 self._broadcast(module.named_buffers())
 
-    def _take_over_attributes(self) -> None:
+    def _take_over_attributes(self, given: Arguments) -> None:
         """Those of torch's class that scripts read."""
-        given, parameters = self.arguments, list(self.module.parameters())
-        self.device = parameters[0].device
+        self.device = next(self.module.parameters()).device
         self.device_type = self.device.type
         self.device_ids = given.device_ids
         self.output_device = given.output_device
         self.dim = given.dim
-        self.process_group = given.process_group
+        self.process_group = given.process_group or default_group()
+        self.bucket_bytes = given.bucket_bytes
         self.forward_sync_buffers = given.broadcasts
         self.find_unused_parameters = given.find_unused_parameters
         self.static_graph = given.static_graph
@@ -239,11 +238,12 @@ class DistributedDataParallel(_Torchs):
             self._broadcast(self.module.named_buffers())
 
     def __getstate__(self) -> Dict[str, Any]:
-        # A copy is a model that no optimizer trains yet.
-        return {**self.__dict__, "_optimizers": [], "_task": -1, "has_begun": False}
+        # A copy is a model that no optimizer trains yet. Process groups cannot be copied.
+        fresh = {"_optimizers": [], "_task": -1, "has_begun": False, "process_group": None}
+        return {**self.__dict__, **fresh}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        torch.nn.Module.__setstate__(self, state)
+        torch.nn.Module.__setstate__(self, {**state, "process_group": default_group()})
 
     def _set_static_graph(self) -> None:
         self.static_graph = True
@@ -296,7 +296,7 @@ def _distribute(optimizer: Any, models: Sequence[DistributedDataParallel]) -> No
         model=first.module if is_one else torch.nn.ModuleList(it.module for it in models),
         compression=first.compression,
         process_set=first.process_set,
-        bucket_bytes=first.arguments.bucket_bytes,
+        bucket_bytes=first.bucket_bytes,
     )
     for model in models:
         model._optimizers.append(weakref.ref(optimizer))

@@ -107,6 +107,11 @@ class Arguments:
         self.device_ids = None
 
 
+def default_group() -> Any:
+    """That of torch.distributed; None: there is none."""
+    return dist.group.WORLD if dist.is_available() and dist.is_initialized() else None
+
+
 def group_of(given: Arguments, process_set: Optional[Group]) -> Group:
     """The ranks that train together.
 
@@ -120,7 +125,7 @@ def group_of(given: Arguments, process_set: Optional[Group]) -> Group:
         )
     if process_set is not None:
         return process_set
-    if not dist.is_available() or not dist.is_initialized():
+    if default_group() is None:
         return world
     if (dist.get_rank(), dist.get_world_size()) != (rank(), size()):
         raise InvalidArgument(
