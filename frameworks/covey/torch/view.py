@@ -84,7 +84,8 @@ def consensus(
     Raises:
         InvalidArgument: (a ValueError) no DistributedOptimizer trains a parameter of ``model``, or
             it is within another ``consensus`` of the same.
-        Unsupported: (a ValueError) the ranks share no memory: all call it with ``exact=True``.
+        Unsupported: (a ValueError) ranks that share no memory train in rounds: all call it with
+            ``exact=True``.
         CoveyError: with ``exact``: a rank is gone.
 
     Example:
