@@ -232,7 +232,6 @@ _MUTANTS = {
     "w14_proposed_grows": (["core/replicated/pending_contributions.cc"], "hosts"),
     "w14_what_the_dead_left_is_dropped": (["core/partial/collect.cc"], "rounds"),
     "w15_lost_shards_are_waited_for": (["core/replicated/formations.cc"], "hosts"),
-    "w15_overdue_holder_is_waited_for": (["core/replicated/sum_fetcher.cc"], "hosts"),
     "w16_committed_of_another_attempt": (["core/replicated/replica.cc"], "hosts"),
     "window_change_ends_where_it_began": (["core/transport/seqlock.cc"], "windows"),
     "window_copied_without_a_look": (["core/transport/seqlock.cc"], "windows"),
