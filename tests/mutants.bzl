@@ -159,7 +159,6 @@ _MUTANTS = {
     "w7_flushed_with_less_than_is_known": (["core/replicated/replica_trainer.cc"], "hosts"),
     "w7_leaves_without_a_message": (["core/replicated/replica_trainer.cc"], "hosts"),
     "w7_not_fenced": (["core/replicated/replica.cc"], "hosts"),
-    "w7_open_before_its_no_op_is_accepted": (["core/replicated/leader_state.cc"], "hosts"),
     "w7_sent_is_added_to": (["core/replicated/pending_contributions.cc"], "hosts"),
     "w7_sent_is_not_sent_again": (["core/replicated/pending_contributions.cc"], "hosts"),
     "w7_what_it_accepted_is_what_they_took": (["core/replicated/replica_election.cc"], "hosts"),

@@ -47,7 +47,6 @@ KNOWN = {
     "w7_flushed_with_less_than_is_known": "380",
     "w7_leaves_without_a_message": "602",
     "w7_lost_entries_are_committed_again": "44",
-    "w7_open_before_its_no_op_is_accepted": "77",
     "w7_what_it_accepted_is_what_they_took": "2673",
     "w8_fires_without_exchange": "304",
     "w8_one_that_is_ahead_makes_another": "2319",
