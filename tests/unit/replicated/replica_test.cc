@@ -7,122 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <map>
+#include "tests/unit/replicated/replica_job.h"
 
 namespace covey {
 namespace {
-
-constexpr Time kGrace = kSecond;
-constexpr Time kTick = kGrace / 10;
-constexpr Time kLatest = 3600 * kSecond;
-constexpr uint64_t kSteps = 5;
-
-class ReplicaTest : public testing::Test {
- protected:
-  // All are waited for, so versions are steps; who is silent for 2 ticks, once.
-  void Open(int32_t size, int32_t log = 100) {
-    const RoundSpan spans[] = {{DType::kI64, 1}};
-    layout_ = std::make_unique<RoundLayout>(spans, 64);
-    std::vector<int32_t> hosts;  // each on its own
-    for (int32_t r = 0; r < size; ++r) hosts.push_back(r);
-    for (int32_t r = 0; r < size; ++r)
-      replicas_.push_back(std::make_unique<Replica>(Replica::Options{.self = r,
-                                                                     .admission = {},
-                                                                     .max_wait = 2 * kTick,
-                                                                     .election_timeout = kGrace,
-                                                                     .kernels = &ScalarKernels(),
-                                                                     .hosts = hosts,
-                                                                     .limits = {}},
-                                                    RoundMemory::Shape{.size = size, .log = log},
-                                                    *layout_));
-    runs_.assign(replicas_.size(), true);
-  }
-
-  Replica& replica(int32_t rank) { return *replicas_[static_cast<size_t>(rank)]; }
-  void Stop(int32_t rank) { runs_[static_cast<size_t>(rank)] = false; }
-  void GoOn(int32_t rank) { runs_[static_cast<size_t>(rank)] = true; }
-
-  void Publish(int32_t rank) {
-    const int64_t one = 1;
-    std::memcpy(replica(rank).open(), &one, sizeof(one));
-    replica(rank).Publish({});
-  }
-
-  // Everybody who runs reads up to `most` messages of each other one, and has a look; what was
-  // written before a rank was stopped goes its way.
-  void Tick(size_t most = 100) {
-    now_ += kTick;
-    const auto size = static_cast<int32_t>(replicas_.size());
-    for (int32_t to = 0; to < size; ++to) {
-      if (!runs_[static_cast<size_t>(to)]) continue;
-      for (int32_t from = 0; from < size; ++from) {
-        std::deque<Bytes>& link = links_[{from, to}];
-        for (size_t n = 0; n < most && !link.empty(); ++n) {
-          const Bytes bytes = std::move(link.front());
-          link.pop_front();
-          replica(to).OnMessage(from, bytes, now_);
-        }
-      }
-      replica(to).Advance(now_);
-      for (EncodedMessage& message : replica(to).TakeMessages())
-        links_[{to, message.to}].push_back(std::move(message.bytes));
-    }
-  }
-  void Ticks(int count) {
-    for (int i = 0; i < count; ++i) Tick();
-  }
-
-  // Versions that all of `ranks` know as committed.
-  void TrainTo(uint64_t version, const std::vector<int32_t>& ranks) {
-    for (int turns = 0; turns < 1000; ++turns) {
-      bool all = true;
-      for (const int32_t rank : ranks) {
-        const uint64_t executed = replica(rank).executed();
-        all &= executed >= version;
-        if (executed >= replica(rank).step() && executed < version) Publish(rank);
-      }
-      if (all) return;
-      Tick();
-    }
-    FAIL() << "version " << version << " is not committed";
-  }
-
-  // All have published and sent their pieces, and the leader has the sum and has written it to the
-  // others, who have not read it.
-  void Propose() {
-    for (const int32_t rank : {0, 1, 2}) Publish(rank);
-    Ticks(2);
-    Stop(1);
-    Stop(2);
-    Tick();
-    ASSERT_TRUE(replica(0).log().uncommitted().has_value());
-    ASSERT_FALSE(replica(1).log().uncommitted().has_value());
-  }
-
-  void Leave(int32_t rank, Time latest = kLatest) {
-    replica(rank).Leave();
-    replica(rank).LeaveGracefully(now_ + latest);
-  }
-
-  // The others leave while it is stopped; when it goes on, it finds the last message of each.
-  void LeaveBehind(int32_t rank) {
-    const auto size = static_cast<int32_t>(replicas_.size());
-    for (int32_t other = 0; other < size; ++other)
-      if (other != rank) Leave(other);
-    Ticks(80);
-    for (auto& [pair, link] : links_)
-      if (pair.second == rank) link.erase(link.begin(), link.end() - (link.empty() ? 0 : 1));
-    GoOn(rank);
-    Ticks(100);
-  }
-
-  Time now_ = kSecond;
-  std::unique_ptr<RoundLayout> layout_;
-  std::vector<std::unique_ptr<Replica>> replicas_;
-  std::vector<bool> runs_;
-  std::map<std::pair<int32_t, int32_t>, std::deque<Bytes>> links_;
-};
 
 // Longer than any election_timeout: it reads one message of each now and then.
 TEST_F(ReplicaTest, WhoLeavesStaysUntilWhoIsSlowHasAll) {
@@ -375,50 +263,6 @@ TEST_F(ReplicaTest, WhoNeedsASnapshotIsSeenByThoseThatWait) {
   EXPECT_EQ(replica(2).LongestMessageBytes(), longest);
   Ticks(5);
   EXPECT_FALSE(replica(0).IsAnyInNeed() || replica(1).IsAnyInNeed());
-}
-
-// Its contribution is in the proposal, and its content is still with it.
-TEST_F(ReplicaTest, WhoIsSilentIsLeftOutAndCountsOnceLater) {
-  Open(3);
-  TrainTo(2, {0, 1, 2});
-  for (const int32_t rank : {0, 1, 2}) Publish(rank);
-  Tick();
-  Stop(2);
-  Ticks(3);
-  ASSERT_EQ(replica(0).fired(), 3u);
-  ASSERT_EQ(replica(0).executed(), 2u);
-  Ticks(30);
-  EXPECT_EQ(replica(0).abandoned(), 1u);
-  RoundRecord record;
-  int64_t sum = 0;
-  void* to[] = {&sum};
-  ASSERT_EQ(replica(0).Read(3, to, &record), Found::kYes);
-  EXPECT_EQ(sum, 2);
-  EXPECT_EQ(record.contributions[2].count, 0u);
-  GoOn(2);
-  TrainTo(8, {0, 1, 2});
-  uint64_t next = 3;  // of its steps
-  for (uint64_t version = 4; version <= replica(1).executed(); ++version) {
-    ASSERT_EQ(replica(1).Read(version, to, &record), Found::kYes);
-    const Contribution& own = record.contributions[2];
-    if (own.count == 0) continue;
-    EXPECT_EQ(own.first, next);
-    next = own.last + 1;
-  }
-  EXPECT_GT(next, 3u);
-}
-
-// A member that left while others wait for its pieces would make the attempt vain.
-TEST_F(ReplicaTest, WhoLeavesStaysWhileAVersionIsMade) {
-  Open(3);
-  TrainTo(2, {0, 1, 2});
-  for (const int32_t rank : {0, 1, 2}) Publish(rank);
-  Ticks(2);
-  Leave(2);
-  Ticks(10);
-  EXPECT_EQ(replica(0).executed(), 3u);
-  EXPECT_EQ(replica(0).abandoned(), 0u);
-  EXPECT_TRUE(replica(2).has_departed());
 }
 
 // With nobody else left it goes on alone, if it has all.
