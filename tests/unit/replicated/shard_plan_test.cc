@@ -101,7 +101,9 @@ TEST(ShardPlanTest, SendsEachShardToEachMemberOnce) {
     for (size_t i = 0; i < job.roles.size(); ++i) {
       EXPECT_EQ(plan.HostOf(static_cast<int32_t>(i)) < 0, job.roles[i] == 0);
       for (const int times : traffic.received[i]) EXPECT_EQ(times, job.roles[i] > 0 ? 1 : 0);
-      if (traffic.sent[i] > 0) EXPECT_TRUE(plan.HasPart(static_cast<int32_t>(i)));
+      if (traffic.sent[i] > 0) {
+        EXPECT_TRUE(plan.HasPart(static_cast<int32_t>(i)));
+      }
     }
   }
 }
@@ -131,7 +133,9 @@ TEST(ShardPlanTest, LoadsMembersAndHostsEvenly) {
     for (size_t i = 0; i < job.roles.size(); ++i) {
       for (const size_t bytes : {traffic.sent[i], traffic.taken[i]}) {
         EXPECT_LE(static_cast<double>(bytes), 2.2 * kLength);
-        if (are_equal) EXPECT_LE(static_cast<double>(bytes), 1.2 * mean);
+        if (are_equal) {
+          EXPECT_LE(static_cast<double>(bytes), 1.2 * mean);
+        }
       }
     }
     for (const auto& [host, bytes] : traffic.left_host)
