@@ -44,7 +44,8 @@ _CC_DEPS = {
     ],
     "unit/agree": [],
     "unit/base": [],
-    "unit/base/find_object": ["//core/base:find_object"],
+    "unit/base/find_object": ["//core/base:older_glibc"],
+    "unit/base/older_glibc": ["//core/base:older_glibc"],
     "unit/ops/algorithms": [
         "//core/plan",
         "//ops/algorithms",

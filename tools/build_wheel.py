@@ -75,11 +75,11 @@ def version_of(header: pathlib.Path) -> str:
     return found.group(1)
 
 
-def tag_of(binaries: List[pathlib.Path]) -> str:
+def tag_of(binaries: List[pathlib.Path], processor: str) -> str:
     """The wheel's tag, from the newest glibc symbol that any of the binaries asks for."""
     floors = [elf.glibc_floor(str(path)) for path in binaries]
     major, minor = max(floors + [_OLDEST_GLIBC])
-    return f"cp39-abi3-manylinux_{major}_{minor}_x86_64"
+    return f"cp39-abi3-manylinux_{major}_{minor}_{processor}"
 
 
 def _digest(data: bytes) -> str:
@@ -106,6 +106,7 @@ def _parse(arguments: List[str]) -> argparse.Namespace:
     parser.add_argument("--header", type=pathlib.Path, required=True)
     parser.add_argument("--license", type=pathlib.Path, required=True)
     parser.add_argument("--description", type=pathlib.Path, required=True, help="Markdown")
+    parser.add_argument("--processor", required=True, help="as uname -m says it")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the wheel")
     parser.add_argument("files", nargs="+", help="NAME_IN_WHEEL=PATH")
     return parser.parse_args(arguments)
@@ -121,7 +122,8 @@ def main(arguments: List[str]) -> None:
     options = _parse(arguments)
     files = dict(sorted(_split(item) for item in options.files))
     version = version_of(options.header)
-    tag = tag_of([path for name, path in files.items() if name.endswith(".so")])
+    binaries = [path for name, path in files.items() if name.endswith(".so")]
+    tag = tag_of(binaries, options.processor)
     dist_info = f"covey-{version}.dist-info"
     contents = {name: path.read_bytes() for name, path in files.items()}
     description = options.description.read_text(encoding="utf-8")

@@ -17,7 +17,6 @@ namespace covey {
 namespace {
 
 constexpr uint64_t kAlign = 64;
-constexpr uint64_t kPageBytes = 4096;
 // Pieces from here on get fresh pages instead of zeros, so that a large one that is handed out
 // again costs nothing until used, either.
 constexpr uint64_t kLargeBytes = 64 << 20;
@@ -50,6 +49,7 @@ Arena::Arena(int fd, std::byte* base, size_t mapping_bytes, uint64_t heap_begin,
       heap_begin_(heap_begin),
       heap_end_(heap_end),
       fd_(fd),
+      page_bytes_(static_cast<uint64_t>(sysconf(_SC_PAGESIZE))),
       high_water_(heap_begin) {
   CHECK(heap_begin % kAlign == 0, "the heap begins on a cache line");
 }
@@ -108,14 +108,19 @@ uint64_t Arena::Alloc(size_t length_bytes) {
 void Arena::Zero(uint64_t offset, uint64_t length) {
   if (length < kLargeBytes) {
     std::memset(base_ + offset, 0, length);
-    return;
+  } else {
+    Renew(offset, offset + length);
   }
-  const uint64_t begin = (offset + kPageBytes - 1) / kPageBytes * kPageBytes;
-  const uint64_t end = (offset + length) / kPageBytes * kPageBytes;
-  std::memset(base_ + offset, 0, begin - offset);
-  std::memset(base_ + end, 0, offset + length - end);
-  if (madvise(base_ + begin, end - begin, MADV_REMOVE) != 0)
-    std::memset(base_ + begin, 0, end - begin);
+}
+
+// The kernel frees whole pages: of one that holds another's bytes, too, only ours become zero.
+void Arena::Renew(uint64_t begin, uint64_t end) {
+  const uint64_t first = std::min((begin + page_bytes_ - 1) / page_bytes_ * page_bytes_, end);
+  const uint64_t last = std::max(end / page_bytes_ * page_bytes_, first);
+  std::memset(base_ + begin, 0, first - begin);
+  std::memset(base_ + last, 0, end - last);
+  if (first < last && madvise(base_ + first, last - first, MADV_REMOVE) != 0)
+    std::memset(base_ + first, 0, last - first);
 }
 
 void Arena::Free(uint64_t offset) {
@@ -168,11 +173,7 @@ uint64_t Arena::NextHeapBegin() {
   return references_ > 1 ? high_water_ : heap_begin_;
 }
 
-void Arena::DropPages() {
-  const uint64_t begin = (heap_begin_ + kPageBytes - 1) / kPageBytes * kPageBytes;
-  if (begin > heap_begin_) std::memset(base_ + heap_begin_, 0, begin - heap_begin_);
-  if (begin < heap_end_) madvise(base_ + begin, heap_end_ - begin, MADV_REMOVE);
-}
+void Arena::DropPages() { Renew(heap_begin_, heap_end_); }
 
 void Arena::Unref() {
   {

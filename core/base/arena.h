@@ -66,12 +66,14 @@ class Arena {
   Arena(int fd, std::byte* base, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end);
   ~Arena();
   void Zero(uint64_t offset, uint64_t length);
+  void Renew(uint64_t begin, uint64_t end);  // zeros, which need no memory until written
 
   std::byte* const base_;
   const size_t mapping_bytes_;
   const uint64_t heap_begin_;
   const uint64_t heap_end_;
   const int fd_;
+  const uint64_t page_bytes_;  // on aarch64 the kernel's choice: 4, 16 or 64 KiB
   bool is_private_ = false;
 
   std::mutex mutex_;

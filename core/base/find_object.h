@@ -1,8 +1,7 @@
 // Where the unwinding tables of a piece of code are, found with means older than glibc 2.35.
 //
-// GCC's static unwinder, which libcovey.so and plug-ins hold, asks _dl_find_object for it. That is
-// the only thing in them that glibc 2.34 (RHEL 9 and its relatives) does not have, so they bring
-// their own: find_object.cc defines it, hidden. Any thread.
+// GCC's static unwinder, which libcovey.so and plug-ins hold, asks _dl_find_object for it. They
+// bring their own: find_object.cc defines it, hidden, beside older_glibc.cc. Any thread.
 #ifndef COVEY_CORE_BASE_FIND_OBJECT_H_
 #define COVEY_CORE_BASE_FIND_OBJECT_H_
 

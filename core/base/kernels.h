@@ -43,7 +43,7 @@ struct Reduction {
 enum class Stores : uint8_t { kCached, kStreaming };
 
 struct Kernels {
-  const char* name;  // "scalar", "sse4", "avx2", "avx512"
+  const char* name;  // "scalar", "sse4", "avx2", "avx512", "neon"
 
   // outputs[k][i] = post * (pre*inputs[0][i] op pre*inputs[1][i] op ...) / divisor, for every k,
   // i < count_elems. An output may be one of the inputs (same pointer), never overlap one partly.

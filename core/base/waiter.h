@@ -8,6 +8,7 @@
 
 #include <sched.h>
 
+#include "core/base/processor.h"
 #include "core/base/types.h"
 
 namespace covey {
@@ -33,7 +34,7 @@ class Waiter {
     }
     if (idle_since_ == 0) idle_since_ = now;
     if (now - idle_since_ < policy_.spin) {
-      __builtin_ia32_pause();
+      Pause();
       return true;
     }
     if (yielded_ >= policy_.yields && now - idle_since_ >= policy_.yield) return false;

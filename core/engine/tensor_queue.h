@@ -49,7 +49,8 @@ class TensorQueue {
   // Cheap when there are none.
   void TakeAll(std::vector<Operation*>* taken);
   bool HasQueued() const { return queued() > 0; }
-  size_t queued() const { return queued_count_.load(std::memory_order_acquire); }
+  // seq_cst: after this thread has said that it parks, or gathers (core/engine/engine.cc).
+  size_t queued() const { return queued_count_.load(); }
 
   // Holder of the progress lock: these have ended. Their callbacks, if any, are queued. Afterwards
   // they may be gone. Clears `ended`.

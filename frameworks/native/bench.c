@@ -17,13 +17,22 @@ const char kBenchFlagDoc[] =
 
 typedef _Atomic uint64_t Word;
 
+/* Between two looks at a word that the other process writes. */
+static inline void Pause(void) {
+#if defined(__aarch64__)
+  __asm__ volatile("isb" ::: "memory");
+#else
+  __builtin_ia32_pause();
+#endif
+}
+
 /* Waits until *word is at least `value`. 0, or -1: not before the deadline. */
 static int Await(const Word* word, uint64_t value) {
   const int64_t begin = covey_now_ns();
   for (;;) {
     for (int spin = 0; spin < kSpins; ++spin) {
       if (atomic_load_explicit(word, memory_order_acquire) >= value) return 0;
-      __builtin_ia32_pause();
+      Pause();
     }
     if (covey_now_ns() - begin > kDeadlineNs) return -1;
     sched_yield();

@@ -5,7 +5,7 @@
 namespace covey {
 namespace {
 
-struct Avx2 {
+struct Avx2 : X86Stores {
   static constexpr size_t kBytes = 32;
   using Small = F16cSmall;
   [[gnu::always_inline]] static Vec<float, 8> HalfToFloat(Vec<uint16_t, 8> v) {

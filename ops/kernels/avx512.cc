@@ -6,7 +6,7 @@
 namespace covey {
 namespace {
 
-struct Avx512 {
+struct Avx512 : X86Stores {
   static constexpr size_t kBytes = 64;
   using Small = F16cSmall;
   // GCC 12 takes the undefined vector inside the forms without a mask for an error of ours.

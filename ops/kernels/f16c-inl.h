@@ -2,12 +2,12 @@
 #ifndef COVEY_OPS_KERNELS_F16C_INL_H_
 #define COVEY_OPS_KERNELS_F16C_INL_H_
 
-#include "ops/kernels/vectors-inl.h"
+#include "ops/kernels/x86-inl.h"
 
 namespace covey {
 namespace {
 
-struct F16cSmall {
+struct F16cSmall : X86Stores {
   static constexpr size_t kBytes = 16;
   using Small = F16cSmall;
   [[gnu::always_inline]] static __m128i Lower(Vec<uint16_t, 4> v) {

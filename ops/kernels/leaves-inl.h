@@ -1,6 +1,7 @@
 // The loops of every instruction set, written once over vectors of Isa::kBytes bytes.
 //
-// Included by sse4.cc, avx2.cc and avx512.cc only; see vectors-inl.h for why all of it is unnamed.
+// Included by sse4.cc, avx2.cc, avx512.cc and neon.cc only; see vectors-inl.h for why all of it is
+// unnamed.
 //
 // How one pass runs (begin = alignment of the first output, a vector has kLanes elements):
 //
@@ -148,7 +149,7 @@ template <class S, bool kStreaming, size_t kCount>
     for (size_t j = 0; j < kCount; ++j) {
       const auto stored = S::OutElement::Narrow(acc[j]);
       if constexpr (kStreaming) {
-        Stream(output + j * sizeof(stored), stored);
+        S::Isa::Stream(output + j * sizeof(stored), stored);
       } else {
         Store(output + j * sizeof(stored), stored);
       }
@@ -242,7 +243,7 @@ void Run(const Pass& pass) {
   if (end != count) CombineOne<S>(pass, last, tail);
   if (pass.streaming && AllAligned<S>(strips, begin)) {
     RunBody<S, true>(strips, begin, end);
-    _mm_sfence();
+    S::Isa::EndStream();
   } else {
     RunBody<S, false>(strips, begin, end);
   }

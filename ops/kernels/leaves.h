@@ -1,5 +1,5 @@
-// The border between choosing a kernel (best.cc, any processor) and the loops of one instruction
-// set (sse4.cc, avx2.cc, avx512.cc, each compiled with its own flags). Any thread.
+// The border between choosing a kernel (best_*.cc, any processor) and the loops of one instruction
+// set (sse4.cc, avx2.cc, avx512.cc, neon.cc, each compiled with its own flags). Any thread.
 //
 // A leaf is one pass over memory with plain pointers. It does not know spans, statuses or the
 // standard library: an inline function of the library that is compiled here could be the copy the
@@ -48,6 +48,7 @@ struct Leaves {
 extern const Leaves kSse4Leaves;
 extern const Leaves kAvx2Leaves;
 extern const Leaves kAvx512Leaves;
+extern const Leaves kNeonLeaves;
 
 }  // namespace covey
 #endif  // COVEY_OPS_KERNELS_LEAVES_H_

@@ -1,6 +1,7 @@
 // Kernels for processors with SSE4.1 only, which have no instruction for half precision. Compiled
 // with -msse4.1.
 #include "ops/kernels/leaves-inl.h"
+#include "ops/kernels/x86-inl.h"
 
 namespace covey {
 namespace {
@@ -12,7 +13,7 @@ using U16x4 = Vec<uint16_t, 4>;
 // The conversions are Fabian Giesen's ("half_to_float_fast5", "float_to_half_fast3_rtne", 2012): a
 // subnormal is shifted into place by a float addition. Exact for every bit pattern; the test
 // compares all of them.
-struct Sse4 {
+struct Sse4 : X86Stores {
   static constexpr size_t kBytes = 16;
   using Small = Sse4;
 

@@ -1,18 +1,19 @@
 // Vectors of any instruction set: loads and stores, how a dtype is stored and computed, operators.
 //
-// Included by leaves-inl.h and f16c-inl.h. Everything sits in an unnamed namespace: the same
-// template compiled with other flags must stay another function. Vectors are those of the compiler
-// (GCC, Clang), so an operator is an operator. An Isa adds what has none (L is kBytes / 4 lanes):
+// Included by leaves-inl.h, x86-inl.h and f16c-inl.h. Everything sits in an unnamed namespace: the
+// same template compiled with other flags must stay another function. Vectors are those of the
+// compiler (GCC, Clang), so an operator is an operator. An Isa adds what has none (L is kBytes / 4
+// lanes):
 //   kBytes                                       bytes of a vector
 //   Vec<float, L> HalfToFloat(Vec<uint16_t, L>)  of float16
 //   Vec<uint16_t, L> FloatToHalf(Vec<float, L>)  to nearest even, the canonical NaN to 0x7e00
 //   Vec<uint32_t, L> Extend(Vec<uint16_t, L>)
 //   Vec<uint16_t, L> Truncate(Vec<uint32_t, L>)  REQUIRES: the values fit
+//   Stream(std::byte* to, V v)                   a store past the cache; `to` is aligned to V
+//   EndStream()                                  later stores of this thread come after those
 //   Small                                        the Isa of the same processor with kBytes = 16
 #ifndef COVEY_OPS_KERNELS_VECTORS_INL_H_
 #define COVEY_OPS_KERNELS_VECTORS_INL_H_
-
-#include <immintrin.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -41,21 +42,6 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline void Store(std::byte* to, V v) {
   __builtin_memcpy(to, &v, sizeof(V));
-}
-
-// REQUIRES: `to` is aligned to sizeof(V).
-template <class V>
-[[gnu::always_inline]] inline void Stream(std::byte* to, V v) {
-  if constexpr (sizeof(V) == 64) {
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(v));
-  } else if constexpr (sizeof(V) == 32) {
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(v));
-  } else if constexpr (sizeof(V) == 16) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to), reinterpret_cast<__m128i>(v));
-  } else {
-    static_assert(sizeof(V) == 8);
-    _mm_stream_si64(reinterpret_cast<long long*>(to), reinterpret_cast<long long>(v));
-  }
 }
 
 // Two overlapping loads as one number. REQUIRES: sizeof(T) <= length_bytes < 2 * sizeof(T).

@@ -142,7 +142,7 @@ bool ShmTransport::TrySend(Rank to, std::span<const std::byte> message) {
   CopyInto(box, tail, &length, sizeof(length));
   CopyInto(box, tail + sizeof(length), message.data(), message.size());
   box->tail.store(tail + Padded(message.size()), std::memory_order_release);
-  job_.Page(to)->mail.fetch_add(1);  // seq_cst: before looking at `parked`
+  job_.Page(to)->mail.fetch_add(1);  // seq_cst, as RingPeer's look at `parked`
   // shm-M2: rung after the message is visible: the peer looks once, and sleeps again.
   if (to != rank()) RingPeer(to, Reason::kMail);
   return true;
@@ -199,7 +199,8 @@ void ShmTransport::Wake(std::span<const Rank> peers) {
 
 void ShmTransport::RingPeer(Rank peer, Reason reason) {
   RankPage* page = job_.Page(peer);
-  const auto sleeper = static_cast<Sleeper>(page->parked.load(std::memory_order_relaxed));
+  // shm-M2: not relaxed: aarch64 would let it pass the count of the message before it.
+  const auto sleeper = static_cast<Sleeper>(page->parked.load());
   // shm-M2: a rank without work in flight is rung for mail, but not for ticks.
   if (sleeper == Sleeper::kNobody || (sleeper == Sleeper::kMailOnly && reason == Reason::kTick))
     return;

@@ -240,7 +240,7 @@ void ShmJob::ShowAs(Presence presence) {
   RankPage* own = Page(identity.rank);
   own->heap_begin.store(arena->NextHeapBegin());
   own->left_at.store(MonotonicNow());
-  own->presence.store(Presented(incarnation, presence), std::memory_order_release);
+  own->presence.store(Presented(incarnation, presence));  // seq_cst: before looking who is parked
 }
 
 }  // namespace covey

@@ -24,8 +24,9 @@ _ALL_CPP = ("core/", "ops/", "frameworks/", "tests/", "examples/")
 # User threads meet Covey's in the first row; each of the others guards one thing by one lock.
 _THREADED = (
     "core/api/session", "core/api/runtime_handle.", "core/base/arena.", "core/base/handle_table.",
-    "core/engine/engine.", "core/engine/stall.", "core/engine/tensor_queue.",
-    "core/engine/timeline.", "core/engine/trainer_driver", "core/gossip/gossip_port.",
+    "core/base/older_glibc.", "core/engine/engine.", "core/engine/stall.",
+    "core/engine/tensor_queue.", "core/engine/timeline.", "core/engine/trainer_driver",
+    "core/gossip/gossip_port.",
     "core/gossip/hosts_port.", "core/gossip/pairs_port.", "core/partial/rounds_port.",
     "core/partial/shared_port.", "core/replicated/channel_waiters.",
     "core/replicated/replica_port.", "core/transport/descriptor_bell.", "ops/control/grpc_",
@@ -55,7 +56,8 @@ BANS = (
         "use std::string, std::format-like code of base, or snprintf"),
     Ban("clock", r"\bsystem_clock\b|\b(?:steady|high_resolution)_clock\b|::now\s*\(\s*\)"
         r"|\b(?:clock_gettime|gettimeofday)\s*\(|\btime\s*\(\s*(?:NULL|nullptr)\s*\)", _ENGINE,
-        ("core/base/clock.cc",), "take the time as an argument, or read core/base/clock.h"),
+        ("core/base/clock.cc", "core/base/older_glibc.cc"),
+        "take the time as an argument, or read core/base/clock.h"),
     Ban("thread",
         r"\bstd::(?:j?thread|(?:recursive_|shared_|timed_)*mutex|condition_variable\w*"
         r"|lock_guard|unique_lock|scoped_lock|async|future|promise)\b"
@@ -68,7 +70,7 @@ BANS = (
     Ban("random", r"\b(?:std::random_device|std::mt19937\w*|s?rand|random|drand48)\b\s*[({]",
         _ENGINE, ("core/base/rng",), "draw from core/base/rng.h, seeded by the configuration"),
     Ban("feature #if", r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b"
-        r"(?!\s+(?:__cplusplus|NDEBUG|COVEY_\w+_H_)\b)", _ENGINE, (),
+        r"(?!\s+(?:__cplusplus|NDEBUG|COVEY_\w+_H_)\b)", _ENGINE, ("core/base/processor.h",),
         "choose a file in BUILD, or a value at run time"),
     Ban("macro",
         r"^[ \t]*#[ \t]*define[ \t]+(?!CHECK|DCHECK|LOG|RETURN_IF_ERROR|COVEY_)\w+\(", _ENGINE, (),

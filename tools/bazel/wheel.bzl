@@ -8,6 +8,7 @@ def _wheel_impl(ctx):
     args.add("--license", ctx.file.license)
     args.add("--description", ctx.file.description)
     args.add("--out", out.path)
+    args.add("--processor", ctx.attr.processor)
     for file in ctx.files.package:
         name = file.short_path
         if name.startswith(ctx.attr.strip_prefix):
@@ -33,6 +34,7 @@ wheel = rule(
         "header": attr.label(allow_single_file = True, mandatory = True),
         "license": attr.label(allow_single_file = True, mandatory = True),
         "package": attr.label_list(allow_files = True, mandatory = True),
+        "processor": attr.string(mandatory = True),
         "strip_prefix": attr.string(),
         "_build_wheel": attr.label(
             cfg = "exec",
