@@ -232,7 +232,8 @@ ChannelDriver Session::Driver() {
           .kick = [this] { engine_->Kick(); },
           .clock = &clock_,
           .log = log_.get(),
-          .warning = config_.stall_warning};
+          .warning = config_.stall_warning,
+          .lease = config_.lease};
 }
 
 void Session::WithChannels(const std::function<void(ChannelMux*)>& call) {

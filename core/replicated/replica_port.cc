@@ -9,6 +9,9 @@
 namespace covey {
 namespace {
 
+// A replica is taken to be silent, and left out, long before the network gives its rank up.
+constexpr Time kSilencesPerLease = 10;
+constexpr Time kLeastSilence = 100 * kMillisecond;
 // A member sends and takes about two sums for each version, and its other messages wait meanwhile:
 // as long as 1 Gbit/s takes.
 constexpr Time kGracePerByte = 2 * 8;
@@ -35,6 +38,7 @@ std::vector<size_t> ReplicaPort::MemberBytes() const {
 void ReplicaPort::Open(const std::vector<uint64_t>& places) {
   channel_ = places[0];
   const auto length = static_cast<Time>(layout().length_bytes());
+  const Time silence = std::max(driver_.lease / kSilencesPerLease, kLeastSilence);
   const Rounds::Options& options = bundle_.options;
   replica_ = std::make_unique<Replica>(
       Replica::Options{.self = options.self,
@@ -42,7 +46,7 @@ void ReplicaPort::Open(const std::vector<uint64_t>& places) {
                        .max_wait = options.max_wait > 0 ? options.max_wait : kNever,
                        .skips_ahead = options.skips_ahead,
                        .average = options.average,
-                       .election_timeout = kSecond + length * kGracePerByte,
+                       .election_timeout = silence + length * kGracePerByte,
                        .kernels = options.kernels,
                        .hosts = hosts_,
                        .limits = {}},

@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, HostsTest,
 TEST(HostsMajorityTest, OfTwoTheSecondWaitsForTheFirst) {
   std::atomic<bool> has_begun{false}, has_waited{false};
   RunRanks(2, kOverNetwork, [&](int rank, covey_runtime*& runtime) {
-    Trainer trainer(rank, 2, runtime, kMethod);
+    RoundTrainer trainer(rank, 2, runtime, kMethod);
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     ASSERT_EQ(trainer.Wait(trainer.Publish()), COVEY_OK) << trainer.error.message;
     trainer.ReadAll();
@@ -130,7 +130,7 @@ TEST(HostsMajorityTest, OfTwoTheSecondWaitsForTheFirst) {
 TEST(HostsRefusalTest, ModelsAreRefusedAndWhatThereIsIsNamed) {
   RunRanks(2, kOverNetwork, [](int rank, covey_runtime*& runtime) {
     for (const char* method : {"wagma", "local:H=2,max_wait=1s"}) {
-      const Trainer trainer(rank, 2, runtime, method, COVEY_AVERAGE);
+      const RoundTrainer trainer(rank, 2, runtime, method, COVEY_AVERAGE);
       EXPECT_EQ(trainer.code, COVEY_UNSUPPORTED) << method;
       const std::string message = trainer.error.message;
       EXPECT_NE(message.find("the methods eager, dpsgd, local without max_wait, and allreduce"),
@@ -144,7 +144,7 @@ TEST(HostsRefusalTest, ModelsAreRefusedAndWhatThereIsIsNamed) {
 TEST(HostsOpenTest, OneAfterTheOther) {
   RunRanks(3, kOverNetwork, [](int rank, covey_runtime*& runtime) {
     for (int time = 0; time < 10; ++time) {
-      Trainer trainer(rank, 3, runtime, "eager:admit=solo,log=200");
+      RoundTrainer trainer(rank, 3, runtime, "eager:admit=solo,log=200");
       ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
       for (int step = 0; step < 3; ++step) {
         ASSERT_EQ(trainer.Wait(trainer.Publish()), COVEY_OK) << trainer.error.message;

@@ -72,7 +72,7 @@ TEST_F(DecodersTest, MessagesOfPairs) {
     const Bytes asks = FarMessage{.kind = FarMessage::Kind::kAsk, .body = {}}.Head();
     Bytes shows = FarMessage{.kind = FarMessage::Kind::kModel, .body = {}}.Head();
     shows.resize(shows.size() + layout.length_bytes());
-    FarLooks::Model model;
+    FarLooks::Model shown;
     Run({trains, offer, taken, declined, asks, shows}, 20'000, [&](const Bytes& bytes) {
       FarMessage read;
       const bool is_message = FarMessage::Decode(bytes, &read);
@@ -82,7 +82,7 @@ TEST_F(DecodersTest, MessagesOfPairs) {
         EXPECT_EQ(pairs.counters().malformed, before + 1);
       }
       if (rng_.Percent(20)) static_cast<void>(pairs.Offer(1));
-      if (rng_.Percent(20)) static_cast<void>(pairs.Look(1, 0, &model));
+      if (rng_.Percent(20)) static_cast<void>(pairs.Look(1, 0, &shown));
       pairs.TakeMessages();
     });
   }
