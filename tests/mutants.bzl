@@ -153,7 +153,6 @@ _MUTANTS = {
     "w6_copied_early_before_it_is_done": (["core/partial/eager_copy.cc"], "rounds"),
     "w6_merged_early_elsewhere": (["core/partial/eager_copy.cc"], "models"),
     "w6_pins_are_ignored": (["core/partial/log.cc"], "rounds"),
-    "w7_a_loss_ends_finish_early": (["core/replicated/replica_trainer.cc"], "hosts"),
     "w7_counts_again_for_the_next_leader": (["core/replicated/leader_state.cc"], "hosts"),
     "w7_lost_entries_are_committed_again": (["core/replicated/leader_state.cc"], "hosts"),
     "w7_flushed_with_less_than_is_known": (["core/replicated/replica_trainer.cc"], "hosts"),

@@ -258,6 +258,7 @@ BODIES = [
     "unit/engine/trainer_window_test.cc",
     "unit/engine/trainer_state_test.cc",
     "unit/gossip/far_codec_test.cc",
+    "unit/gossip/far_looks_test.cc",
     "unit/gossip/far_pairs_test.cc",
     "unit/ops/transports/shm_job_test.cc",
     "unit/ops/transports/shm_join_test.cc",

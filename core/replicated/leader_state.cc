@@ -121,9 +121,11 @@ Hearing LeaderState::HearingOf(const std::vector<bool>& lost, Time now) const {
     const bool is_there = replica.is_known && !lost[index];
     hearing.heard.push_back(is_there && SilenceOf(i, lost, now) <= options_.election_timeout);
     // It makes the next version after the last one, which it may still be making.
-    const bool is_near = i == options_.self || replica.progress.executed + 1 >= log_->executed();
-    const bool answers = i == options_.self || replica.answered >= replica.silent_until;
-    hearing.able.push_back(is_there && is_near && answers);
+    const bool is_near = replica.progress.executed + 1 >= log_->executed();
+    const bool answers = replica.answered >= replica.silent_until;
+    // replicated-W12: the leader accepts what it has made with the others, so it is one of them,
+    // before it has answered its own first heartbeat too.
+    hearing.able.push_back(i == options_.self || (is_there && is_near && answers));
   }
   return hearing;
 }

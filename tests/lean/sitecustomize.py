@@ -5,15 +5,13 @@ Of the processor's time in which torch starts and makes its first optimizer, two
 compiler (torch._dynamo, of which an optimizer wants two functions that do nothing outside of it,
 and torch.distributed two), into torch.export, and into what operations give on the device
 "meta". The compiler, once loaded, finds all of them. A third of the time of TensorFlow, and of
-torch, goes into the search for garbage among objects that they keep for ever. A fork of torch ends
-without libtorch's destructors, which take longer than its start. Python imports this file by its
-name in every process that has its folder in PYTHONPATH, as those that tests start have.
+torch, goes into the search for garbage among objects that they keep for ever. Python imports this
+file by its name in every process that has its folder in PYTHONPATH, as those that tests start have.
 TEST_WHOLE_TORCH=1 leaves all as it is.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import importlib.util
@@ -114,18 +112,8 @@ def _without_garbage(
         finally:
             gc.freeze()
             gc.enable()
-        if module.__name__ == "torch":
-            os.register_at_fork(after_in_child=_end_with_python)
 
     return exec_module
-
-
-def _end_with_python() -> None:
-    """This process ends when Python has ended: libtorch's destructors, which come then, write to
-    pages that a fork shares until then."""
-    libc = ctypes.CDLL(None)
-    libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)  # Its code is the one of exit().
-    libc.__cxa_atexit(ctypes.cast(libc.fflush, ctypes.c_void_p), None, None)  # Before that.
 
 
 def _spec_of(name: str) -> Any:
