@@ -23,7 +23,7 @@ struct ChannelDriver {
   std::function<void()> kick;  // it is to come soon
   Clock* clock = nullptr;
   Log* log = nullptr;
-  Time warning = 0;          // interval of the warning about silent ranks; 0: never
+  Time warning = 0;           // interval of the warning about silent ranks; 0: never
   Time lease = 10 * kSecond;  // after such a silence a rank is lost, and much earlier left out
 };
 

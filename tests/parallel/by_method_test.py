@@ -35,6 +35,7 @@ print("isinstance", isinstance(model, DDP), type(model).__module__)
 weights = [torch.zeros(1, 3) for _ in range(dist.get_world_size())]
 dist.all_gather(weights, model.module.weight.detach().clone())
 print("same", torch.equal(*weights))
+del model, optimizer  # Torch's class that outlives its group of Gloo may abort at the end.
 dist.destroy_process_group()
 """
 
