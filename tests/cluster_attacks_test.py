@@ -10,7 +10,7 @@ import sys
 import unittest
 
 import cluster_tensors_test as tensors
-from cluster_hosts_test import Hosts, _has_tcp
+from cluster_hosts_test import Hosts, has_tcp
 from cluster_test import _LIMIT_S, _ROOT
 
 _SCRIPT = str(_ROOT / "examples" / "experiments" / "attacks_between_hosts.py")
@@ -19,7 +19,7 @@ _MOST_THREADS, _MOST_MIB = 64, 64  # Of a process; the memory beside that withou
 _ROW = r"(\w.*?) +formed in +[\d.]+ s +\d+ +\d+ steps/s +(\d+) threads +(\d+) MiB"
 
 
-@unittest.skipUnless(_has_tcp(), "libcovey_tcp.so is not there")
+@unittest.skipUnless(has_tcp(), "libcovey_tcp.so is not there")
 class AttacksTest(Hosts):
     def test_a_job_is_unharmed_and_stays_small(self) -> None:
         with tensors.start("a", sys.executable, _SCRIPT, _SECONDS, env=self.env) as script:

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
-from cluster_hosts_test import Hosts, Job, _has_tcp
+from cluster_hosts_test import Hosts, Job, has_tcp
 from cluster_test import cluster, need, until
 
 # With allreduce the ranks agree on the last step.
@@ -100,7 +100,7 @@ class Training(Hosts):
                          ([str(rank) for rank in ranks], 1), said)
 
     def pid(self, job: Job, rank: int) -> str:
-        """Of a rank, on its host."""
+        """The process number of a rank, on its host."""
         return str(job.wait_for(rf"pid {rank} (\d+)$")[0][1])
 
     def told(self, said: str, rank: int) -> List[str]:
@@ -108,7 +108,7 @@ class Training(Hosts):
         return re.findall(rf"told {rank} (.*)$", said, re.M)
 
 
-@unittest.skipUnless(_has_tcp(), "libcovey_tcp.so is not there")
+@unittest.skipUnless(has_tcp(), "libcovey_tcp.so is not there")
 class ProcessTest(Training):
     """A rank that is killed."""
 

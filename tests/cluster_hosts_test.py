@@ -33,7 +33,7 @@ def _carried() -> Dict[str, str]:
     return {**env, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def _has_tcp() -> bool:
+def has_tcp() -> bool:
     """Whether ranks of several hosts can reach each other without a plug-in of the site's."""
     found = importlib.util.find_spec("covey")
     folders = list(found.submodule_search_locations or []) if found else []
@@ -229,7 +229,7 @@ class JobsTest(Hosts):
             os.kill(head, signal.SIGKILL)
             self.assertEqual(job.finish()[0], 128 + signal.SIGKILL)
 
-    @unittest.skipUnless(_has_tcp(), "libcovey_tcp.so is not there")
+    @unittest.skipUnless(has_tcp(), "libcovey_tcp.so is not there")
     def test_ranks_of_several_hosts_sum_up(self) -> None:
         code, said = self.run_job("-H", "a:2,b:1,c:1", *self.python_of(programs.SUM))
         self.assertEqual((code, sorted(said.splitlines())), (0, [f"[{r}] 10" for r in range(4)]))

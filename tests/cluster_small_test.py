@@ -10,7 +10,7 @@ import cluster_hosts_test as hosts
 import cluster_tensors_test as tensors
 
 
-@unittest.skipUnless(hosts._has_tcp(), "libcovey_tcp.so is not there")
+@unittest.skipUnless(hosts.has_tcp(), "libcovey_tcp.so is not there")
 class SmallTest(tensors.Tcp, hosts.Faults):
     def test_operations_of_two_and_two(self) -> None:
         self.fine(tensors.OPERATIONS, "a:2,b:2", 4)

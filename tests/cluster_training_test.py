@@ -13,13 +13,13 @@ import unittest
 
 import cluster_tensors_test as tensors
 import cluster_training_programs as programs
-from cluster_hosts_test import _has_tcp
+from cluster_hosts_test import has_tcp
 
 _OPERATIONS = pathlib.Path(__file__).absolute().parent / "tensorflow_operations"
 _TWO = "a:2,b:2"
 
 
-@unittest.skipUnless(_has_tcp(), "libcovey_tcp.so is not there")
+@unittest.skipUnless(has_tcp(), "libcovey_tcp.so is not there")
 class Training(tensors.Tcp):
     HOSTS = "4"
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from cluster_hosts_test import _has_tcp
+from cluster_hosts_test import has_tcp
 from cluster_tensors_test import OPERATIONS, TRAINING, Tensors
 
 _BUILD = "import sys; from covey.cli import main; sys.exit(main(['build', 'ucx', *sys.argv[1:]]))"
@@ -57,7 +57,7 @@ class UcxTest(Tensors):
 
     @classmethod
     def setUpClass(cls) -> None:
-        if not _has_ucx() or not _has_tcp():
+        if not _has_ucx() or not has_tcp():
             raise unittest.SkipTest("there is no UCX with headers (libucx-dev), or no tcp")
         super().setUpClass()
         cls.folder = tempfile.mkdtemp()

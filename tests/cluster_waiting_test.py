@@ -10,14 +10,14 @@ import sys
 import tempfile
 import unittest
 
-from cluster_hosts_test import Hosts, _has_tcp
+from cluster_hosts_test import Hosts, has_tcp
 from cluster_tensors_test import start
 
 _BENCH_LIMIT_S = 600
 _METHODS = ["allreduce", "eager", "diloco", "adpsgd", "swarm"]
 
 
-@unittest.skipUnless(_has_tcp(), "libcovey_tcp.so is not there")
+@unittest.skipUnless(has_tcp(), "libcovey_tcp.so is not there")
 class WaitingTest(Hosts):
     def test_every_question_is_answered(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

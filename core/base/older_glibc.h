@@ -1,6 +1,6 @@
 // Functions that glibc 2.28 (RHEL 8 and its relatives) does not have, for libcovey.so and plug-ins.
 //
-// What a newer glibc under the same name has is defined in older_glibc.cc, hidden:
+// Functions of a newer glibc, defined in older_glibc.cc under the same names, hidden:
 //   __libc_single_threaded (2.32)   never true: counters are atomic
 //   stat, lstat, fstat (2.33)       the system calls
 //   pthread_cond_clockwait (2.30)   glibc's own where it has one, else WaitByWallClock

@@ -1,4 +1,4 @@
-// What differs between processors outside ops/kernels: the file of the one that is compiled for.
+// Differences between processors outside ops/kernels, from the file of the target processor.
 // The only condition of the preprocessor on a processor in core and ops.
 #ifndef COVEY_CORE_BASE_PROCESSOR_H_
 #define COVEY_CORE_BASE_PROCESSOR_H_

@@ -23,8 +23,8 @@
 // An answer comes once: the link keeps the order and loses nothing, or all that is open with the
 // lost rank is dropped, whose model is lost with it (core/PROTOCOL.md: gossip-P11 to gossip-P15).
 //
-// Each rank tells all others where it is: it trains, has finished its epoch, or has left. It shows
-// its model to those that ask (far_looks.h).
+// Each rank tells all others where it is: it trains, has finished its epoch, or has left. A rank
+// that asks is sent its model (far_looks.h).
 // Sans-IO; one thread at a time.
 #ifndef COVEY_CORE_GOSSIP_FAR_PAIRS_H_
 #define COVEY_CORE_GOSSIP_FAR_PAIRS_H_
@@ -71,7 +71,7 @@ class FarPairs {
   // epoch; kBusy: the last offer to it is not answered.
   Gossip::Outcome Offer(int32_t partner);
 
-  // It has done so many steps.
+  // This rank has done so many steps.
   void Tell(uint64_t steps) { steps_ = steps; }
   // The model of another member has come; else it is asked for it.
   bool Look(int32_t member, Time now, FarLooks::Model* model);
@@ -88,7 +88,7 @@ class FarPairs {
 
   // ---- Of the network: whole messages, in order for each pair.
   void OnMessage(int32_t from, std::span<const std::byte> bytes);
-  // What comes of it afterwards is dropped.
+  // Later messages of the member are dropped.
   void OnLoss(int32_t member);
   size_t LongestMessageBytes() const {
     return FarMessage::kHeadBytes + std::max(codec_.LongestBytes(), difference_.size());

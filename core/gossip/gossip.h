@@ -90,7 +90,7 @@ class Gossip {
   // At any time, alone: the mean of the models that members have published last, without those of
   // dead members and of those that change while they are read. False: there is none.
   bool SeenMean(std::span<void* const> model);
-  // Of models laid out as buffers, and one of them as the trainer has it.
+  // The mean of models laid out as buffers; and one such model, as the trainer lays it out.
   void MeanOf(std::span<const std::byte* const> all, std::span<void* const> model) const;
   void Take(const std::byte* from, std::span<void* const> model) const;
   // Instead of it: this rank's own model, with the changes by others.

@@ -69,7 +69,7 @@ class PairsPort {
   Met Exchange(std::span<void* const> model);
   // The trainer's version, for those that look at this rank.
   virtual void Tell(int64_t) {}
-  // What `member` has handed in last, with what others have made of it; `to` empty: its state
+  // The model that `member` has given last, with the changes by others; `to` empty: its state
   // alone. Waits for no rank.
   virtual Seen Peek(int32_t member, std::span<void* const> to) = 0;
   // As Gossip::SeenMean. Members that share no memory with this rank are asked, and have a while to

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kTileBytes = 64;  // of no content
 
-// What was published later is added to what was before.
+// Adds a later contribution to an earlier one.
 void Append(const Contribution& later, Contribution* to) {
   to->arrived = later.arrived;
   // partial-W11: an empty contribution only moves how far its member has come.
@@ -71,7 +71,7 @@ void Aggregator::SetSlot(int32_t member, SlotState state, uint32_t buffer, uint6
   words_.Store(memory_.SlotAt(member), SlotWord{state, buffer, step}.Word());
 }
 
-// Of two headers one at most is of the version under way.
+// A member has two headers; the version under way uses one at most.
 Contribution Aggregator::OnContribution(int32_t member, const ReplicaMessage& message) {
   const SlotWord slot = SlotOf(member);
   const bool is_published = slot.state == SlotState::kPublished;

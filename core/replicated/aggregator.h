@@ -30,7 +30,7 @@
 
 namespace covey {
 
-// What a leader knows of members, by member.
+// The leader's knowledge of the members, by member.
 struct Hearing {
   std::vector<bool> lost;
   std::vector<bool> heard;  // lately, and not lost
@@ -57,10 +57,10 @@ class Aggregator {
   void set_grace(Time grace);
   // The version that was fired is committed.
   void OnCommitted();
-  // It will not be: it may fire again, as if it had not.
+  // The version that was fired is given up: it may fire again.
   void Abandon();
 
-  // Nothing is under way, and no member that lives has published anything.
+  // No version is under way, and no living member has published a contribution.
   bool IsQuiet(const std::vector<bool>& lost);
   // The try of the member's finish() that max_wait is over for; 0: it is not.
   uint64_t OverOf(int32_t member) const { return members_[static_cast<size_t>(member)].over; }

@@ -35,7 +35,7 @@ Formation::Formation(const Site& site, ReplicatedEntry entry)
   const RoundRecord record = RecordOf(*site.geometry, entry_);
   own_ = record.contributions[static_cast<size_t>(site.self)];
   if (site.average) divisor_ = record.header.divisor;
-  // What no contribution has, between spans, is zero.
+  // The gaps between spans, which no contribution has, are zero.
   entry_.body.resize(site.geometry->record_bytes() + site.geometry->layout().length_bytes());
   for (size_t h = 0; h < plan_.hosts().size(); ++h)
     if (!plan_.hosts()[h].contributors.empty()) sources_.push_back(static_cast<int32_t>(h));
@@ -104,7 +104,7 @@ void Formation::OnPiece(int32_t from, ReplicaMessage piece) {
   std::vector<Bytes> pieces = std::exchange(inputs->pieces, {});
   if (piece.stage == ShardStage::kHosted) return Spread(shard, Sum(shard, pieces, divisor_));
   const int32_t owner = plan_.OwnerOf(shard);
-  // One host alone: there is one sum, and no rounding between two.
+  // With contributors on one host there is one sum, rounded once.
   if (owner == site_.self && sources_.size() == 1)
     return Spread(shard, Sum(shard, pieces, divisor_));
   Send(owner, ShardStage::kHosted, shard,

@@ -5,8 +5,8 @@
 namespace covey {
 namespace {
 
-// What may come for one version at one member: contributions of its host, sums of hosts, the sum;
-// and where there are few shards, one from each member, at each of two stages.
+// The pieces of one version at one member: contributions of its host, sums of hosts, the sum; and
+// where there are few shards, one from each member, at each of two stages.
 constexpr size_t kSums = 4, kStages = 2;
 
 size_t MostEarlyBytes(const Formation::Site& site) {
@@ -57,7 +57,7 @@ void Formations::Complete(ReplicatedEntry entry, uint64_t term, bool is_committe
     // No member sends it anything unasked.
     current_->is_fetching = true;
   }
-  // Of another leader the holders are others, and may be asked again.
+  // Another leader names other holders, and they may be asked again.
   if (current_->term != term) current_->fetcher = SumFetcher(static_cast<int32_t>(holders.size()));
   current_->term = term;
   current_->is_committed |= is_committed;

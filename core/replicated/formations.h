@@ -55,7 +55,7 @@ class Formations {
   };
   // The next version, once it is whole here and may be accepted in `term`.
   std::optional<Whole> Take(uint64_t term);
-  // It is being made in `term`, and a piece has come for it since.
+  // The current formation is of `term`, and has got a piece since then.
   bool IsForming(uint64_t term, Time since) const;
 
  private:

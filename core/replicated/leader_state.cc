@@ -120,11 +120,11 @@ Hearing LeaderState::HearingOf(const std::vector<bool>& lost, Time now) const {
     const Follower& replica = followers_[index];
     const bool is_there = replica.is_known && !lost[index];
     hearing.heard.push_back(is_there && SilenceOf(i, lost, now) <= options_.election_timeout);
-    // It makes the next version after the last one, which it may still be making.
+    // A replica can make the next version if it has the last one, or is making that.
     const bool is_near = replica.progress.executed + 1 >= log_->executed();
     const bool answers = replica.answered >= replica.silent_until;
-    // replicated-W12: the leader accepts what it has made with the others, so it is one of them,
-    // before it has answered its own first heartbeat too.
+    // replicated-W12: the leader has a part in each sum, as it accepts whole ones alone; also
+    // before it has answered its own first heartbeat.
     hearing.able.push_back(i == options_.self || (is_there && is_near && answers));
   }
   return hearing;
@@ -205,7 +205,7 @@ void LeaderState::Replicate(int32_t index) {
   }
   // replicated-W10: versions that the log has are sent one by one; a replica behind it skips.
   if (const ReplicatedEntry* entry = log_->Find(next)) {
-    // What it has accepted in this term is committed by the next heartbeat, if that is the last.
+    // The next heartbeat commits an entry accepted in this term, if it is the last version.
     const bool has_it =
         at.has_entry && at.accepted_term == term_ && entry->made == Origin{term_, at.attempt};
     if (has_it && next == log_->executed()) return;

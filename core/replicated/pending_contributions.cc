@@ -86,7 +86,7 @@ void PendingContributions::OnAck(const Contribution& content) {
     // replicated-W14: an abandoned attempt has it, and may be committed by another leader.
     is_after_proposed |= pending.is_proposed;
     if (pending.is_proposed) continue;
-    // What comes after an empty contribution says more.
+    // A later contribution says more than an empty one before it.
     if (first != nullptr && first->sum == nullptr && !is_empty)
       std::exchange(first, nullptr)->content = {};
     if (first == nullptr && (!is_empty || content.count == 0 || is_after_proposed)) {

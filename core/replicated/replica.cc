@@ -13,7 +13,7 @@ namespace {
 // itself, and the leader's messages lie before it.
 constexpr Time kLooks = 4;
 
-// Of all fields that a message has, and the longest body but for a state: a record, or a shard.
+// The length of a message with all fields and the longest body but for a state: a record or shard.
 size_t LongestBytes(const RoundMemory& geometry, const ShardLimits& limits) {
   constexpr size_t kLine = 64;  // a shard ends with one
   ReplicaMessage longest;

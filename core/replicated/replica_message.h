@@ -104,7 +104,7 @@ struct ReplicaMessage {
   std::vector<double> hypers;     // kContribution
   Bytes body;  // kPropose, kAppendEntry: the record; kPiece: the shard; kSnapshot: the state
 
-  // Of an entry, with its record alone, of so many bytes, and back.
+  // A message with an entry whose body is its record alone, of so many bytes; and the entry of it.
   static ReplicaMessage Of(Kind kind, const ReplicatedEntry& entry, size_t record_bytes);
   ReplicatedEntry TakeEntry();
 

@@ -15,8 +15,8 @@ constexpr Time kLeastSilence = 100 * kMillisecond;
 // A member sends and takes about two sums for each version, and its other messages wait meanwhile:
 // as long as 1 Gbit/s takes.
 constexpr Time kGracePerByte = 2 * 8;
-// What is not committed: the trainer's, two that are published, one that is made, its pieces, those
-// that came early.
+// Buffers of sums that are not committed: the trainer's, two that are published, the one in the
+// making, its pieces, and early pieces.
 constexpr size_t kBuffersBesideLog = 3 + 1 + 1 + 3;
 // How long the kLeave of one that leaves waits for room in the network.
 constexpr Time kLeaveTimeout = kSecond;

@@ -43,7 +43,7 @@ class ShardPlan {
   ShardPlan(const std::vector<uint64_t>& roles, const std::vector<bool>& contributes,
             size_t length_bytes, const ShardLimits& limits);
 
-  // Of shards.
+  // The number of shards.
   size_t size() const { return shards_.size(); }
   const Shard& shard(size_t number) const { return shards_[number]; }
   // In the order of sums: by their lowest members.

@@ -19,7 +19,7 @@ enum class WindowState : uint8_t {
   kChanging,
   kClosed,
   kLost,  // the rank has died, or left without closing it
-  // Of no window: the rank shares no memory with this one, and is asked for what it has.
+  // There is no window: the rank shares no memory with this one, and is asked for its model.
   kAsked,
 };
 

@@ -234,7 +234,7 @@ def status() -> str:
     Raises NotInitialized (a ValueError) before ``init()``.
 
     Example:
-        >>> covey.status()  # Nothing was submitted.
+        >>> covey.status()  # No operation was submitted.
         'waits for nothing; nothing submitted yet\\n'
     """
     return str(_native.status())

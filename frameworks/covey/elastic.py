@@ -1,7 +1,7 @@
 """Horovod's elastic training over a world that does not change.
 
 The number of ranks is fixed: no host comes or goes, and ``HostsUpdatedInterrupt`` is never raised.
-What remains is the state that a script commits, and goes back to when an operation has failed::
+A script commits a state, and goes back to it when an operation has failed::
 
     @hvd.elastic.run
     def train(state):
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class State:
-    """What a script goes back to. A class of your own says how, by ``save``, ``restore``, ``sync``.
+    """The state of a script. A class of your own says how, by ``save``, ``restore``, ``sync``.
 
     Args:
         bcast_object: sends an object of rank 0 to all; None: ``broadcast_object``.

@@ -104,7 +104,7 @@ class Topology:
         return list(self._row(index, round)[0])
 
     def receivers(self, index: int, round: int = 0) -> List[int]:
-        """Those that take from ``index`` in that ``round``.
+        """The indices that take from ``index`` in that ``round``.
 
         Example:
             >>> covey.topology("one_peer", size=4).receivers(3, round=1)

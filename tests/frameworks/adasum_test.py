@@ -10,7 +10,7 @@ from typing import Any, Dict, Sequence
 
 import numpy as np
 import torch
-from nets import batch_of, loss_of, make_net
+from nets import batch_of, loss_of, make_net, overflowing_steps
 from ranks import SEED, SharedPool, also, refusal_of
 
 import covey
@@ -200,15 +200,7 @@ def scaled() -> None:
     """A rank whose gradients overflow does no update; clipping is of its own gradients."""
     net = make_net()
     optimizer = hvd.DistributedOptimizer(optimizer_of(net), op=hvd.Adasum)
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    for step in range(3):
-        optimizer.zero_grad()
-        factor = float("inf") if (step, hvd.rank()) == (1, 0) else 1.0
-        scaler.scale(loss_of(net, batch_of(step, hvd.rank())) * factor).backward()
-        scaler.unscale_(optimizer)
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-        scaler.step(optimizer)
-        scaler.update()
+    overflowing_steps(net, optimizer, steps=3, clip=0.1)
     assert all(torch.isfinite(it).all() for it in net.parameters())
     hvd.check_replicas(net)
     optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})

@@ -14,7 +14,7 @@ import unittest
 from typing import Any, Dict, List
 
 import torch
-from nets import BATCH, batch_of, loss_of, make_net
+from nets import BATCH, batch_of, loss_of, make_net, overflowing_steps
 from ranks import Pool, SharedPool, refusal_of
 
 import covey
@@ -24,7 +24,7 @@ from covey.torch import ddp_arguments
 pool = SharedPool(__file__)
 Torchs = torch.nn.parallel.DistributedDataParallel
 STEPS = 7
-# Those whose result does not depend on when a rank comes.
+# Methods whose result does not depend on when a rank comes.
 EXACT = (
     "allreduce",
     "allreduce:clip_norm=0.5",
@@ -108,13 +108,7 @@ def overflows_by(method: str) -> None:
     """One rank's gradients overflow: its GradScaler leaves them out, and all do the step."""
     wrapped = hvd.DistributedDataParallel(make_net(), method=method)
     optimizer = sgd(wrapped.parameters())
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    for step in range(4):
-        optimizer.zero_grad()
-        factor = float("inf") if (step, hvd.rank()) == (1, 0) else 1.0
-        scaler.scale(loss_of(wrapped, batch_of(step, hvd.rank())) * factor).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    overflowing_steps(wrapped, optimizer, steps=4)
     wrapped.finish()
     hvd.check_replicas(wrapped.module)
     assert all(torch.isfinite(it).all() for it in wrapped.parameters())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import torch
 from ranks import SEED
@@ -69,3 +69,19 @@ def one_step(net: torch.nn.Module, optimizer: Any, step: int = 0) -> None:
     optimizer.zero_grad()
     loss_of(net, batch_of(step, hvd.rank())).backward()
     optimizer.step()
+
+
+def overflowing_steps(
+    net: torch.nn.Module, optimizer: Any, steps: int, clip: Optional[float] = None
+) -> None:
+    """Steps with a GradScaler, in the second of which the gradients of rank 0 overflow."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for step in range(steps):
+        optimizer.zero_grad()
+        factor = float("inf") if (step, hvd.rank()) == (1, 0) else 1.0
+        scaler.scale(loss_of(net, batch_of(step, hvd.rank())) * factor).backward()
+        if clip is not None:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
+        scaler.step(optimizer)
+        scaler.update()

@@ -42,7 +42,7 @@ dist.destroy_process_group()
 
 class ByMethodTest(unittest.TestCase):
     def run_script(self, backend: str, *options: str) -> Tuple[List[str], str]:
-        """What the ranks print, and what is said on stderr."""
+        """The lines that the ranks print, and stderr."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "script.py")
             with open(path, "w", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ from harness import LIMIT_S, run_launcher
 
 from covey.cli import completion
 
-# What Readline does at a Tab: calls the function that `complete` has registered.
+# As Readline at a Tab: calls the function that `complete` has registered.
 _TAB = """
 eval "$SCRIPT"
 function=$(complete -p "${1##*/}" | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
@@ -37,7 +37,7 @@ class CompletionTest(unittest.TestCase):
         os.mkdir(os.path.join(self.folder, "traces"))
 
     def completed(self, *words: str) -> List[str]:
-        """What bash offers for the last of these words."""
+        """Bash's offers for the last of these words."""
         said = subprocess.check_output(
             ["bash", "--norc", "-c", _TAB, "bash", *words],
             env={**os.environ, "SCRIPT": completion.script("bash")},

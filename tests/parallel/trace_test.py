@@ -85,7 +85,7 @@ class TraceTest(unittest.TestCase):
             self.assertLess(clock.error_us, 1500, f"seed {seed}")
             for at in (6e6, 2e7, 5.4e7):
                 shared = clock.shared(at + difference + drift * at)
-                within = clock.error_us + abs(drift) * 1e6  # That of a window.
+                within = clock.error_us + abs(drift) * 1e6  # The drift within a window.
                 self.assertLess(abs(shared - at), within, f"seed {seed}")
 
     def test_without_a_common_exchange_wall_clocks_are_taken(self) -> None:

@@ -1,4 +1,4 @@
-"""What is built for one processor only. x86_64 is every one but aarch64."""
+"""Targets that are built for one processor only. x86_64 is every one but aarch64."""
 
 _AARCH64 = "@covey_workspace//tools/bazel:aarch64"  # also in the BUILD of another repository
 _OTHER = "//conditions:default"

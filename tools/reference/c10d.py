@@ -12,7 +12,7 @@ dist.init_process_group("covey")
 rank, size = dist.get_rank(), dist.get_world_size()
 peer = 1 - rank
 """
-"""What stands before the rows."""
+"""The code before the rows."""
 
 EACH = """
 x, y = torch.ones(4), torch.empty(4)

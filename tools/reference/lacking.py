@@ -1,4 +1,4 @@
-"""What a public name does not say of itself, and should."""
+"""The parts that the documentation of a public name lacks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ERRORS = re.compile(r"\b[Rr]aises?\b|\bErrors?\b|\bRaised\b")
 
 
 def lacking(name: Name) -> List[str]:
-    """What the documentation of `name`, and of what it refers to, lacks: "a summary", "an example",
-    "the argument root_rank". A method of a class needs no example of its own."""
+    """The parts that the documentation of `name` and of its references lacks: "a summary",
+    "an example", "the argument root_rank". A method of a class needs no example of its own."""
     own, all_texts = parse(name.text), surface.documents(name)
     if isinstance(name.value, property) and _is_attribute(name):
         return []

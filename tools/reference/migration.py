@@ -1,4 +1,4 @@
-"""What a line of Horovod's, or of torch.distributed with DistributedDataParallel, becomes with
+"""Lines of Horovod, and of torch.distributed with DistributedDataParallel, beside those with
 Covey. A test runs both columns on two ranks, each as one script from the first row to the last."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ sgd = torch.optim.SGD(model.parameters(), lr=0.1)
 x, obj = torch.ones(4), {"epoch": 3}
 loss_of = lambda: model(torch.randn(4, 8)).square().mean()
 """
-"""What stands before both columns."""
+"""The code before both columns."""
 
 
 class Row(NamedTuple):

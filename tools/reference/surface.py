@@ -22,7 +22,7 @@ MODULES = (
     "covey.numpy",
     "covey.loggers",
 )
-"""What users import. Each needs the framework of its name."""
+"""The modules that users import. Each needs the framework of its name."""
 
 _MOST_DOCUMENTS = 12
 _CONSTANTS = ("covey.reduce_op", "covey.group", "covey.handles", "covey.horovod")
@@ -143,7 +143,7 @@ def _error_above(value: Any) -> Optional[type]:
 
 
 def _resolved(link: str, homes: Any) -> Optional[Name]:
-    """What a reference means: a name of one of these modules, or of the module that it tells."""
+    """The name that a reference means, of one of these modules or of the module that it tells."""
     path, _, last = link.rpartition(".")
     for home in (path,) if path.startswith("covey") else homes:
         try:

@@ -59,7 +59,7 @@ class Symbol(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What Covey has of a name: "yes", "differs" or "no", and how, or why not."""
+    """Whether Covey has a name: "yes", "differs" or "no", and how, or why not."""
 
     symbol: Symbol
     answer: str
@@ -67,20 +67,20 @@ class Verdict(NamedTuple):
 
 
 def flags() -> List[str]:
-    """Those of horovodrun."""
+    """The flags of horovodrun."""
     return [
         word for word in _OF_LAUNCHER.read_text(encoding="utf-8").split("\n") if word[:1] == "-"
     ]
 
 
 def variables() -> List[str]:
-    """Those that a job of horovodrun reads."""
+    """The variables that a job of horovodrun reads."""
     text = _OF_LAUNCHER.read_text(encoding="utf-8")
     return [word for word in text.split("\n") if word.startswith("HOROVOD_")]
 
 
 def symbols() -> Iterator[Symbol]:
-    """Those of the list."""
+    """The symbols of the list."""
     for line in _LIST.read_text(encoding="utf-8").splitlines():
         module, _, call = line.partition(" ")
         if module == "#":
@@ -98,7 +98,7 @@ def _arguments(call: str) -> Tuple[str, ...]:
 
 
 def told(table: Dict[str, str], symbol: Symbol) -> str:
-    """What a table says of a name: for its module, for the modules of Keras, for all; or ""."""
+    """A table's remark on a name: for its module, for the modules of Keras, for all; or ""."""
     family = "keras" + (".callbacks" if symbol.module.endswith("callbacks") else "")
     keys = [f"{symbol.module}.{symbol.name}", symbol.name]
     if symbol.module in _KERAS:
@@ -107,7 +107,7 @@ def told(table: Dict[str, str], symbol: Symbol) -> str:
 
 
 def verdict(symbol: Symbol) -> Verdict:
-    """Of one name. Needs the framework of its module."""
+    """The verdict on one name. Needs the framework of its module."""
     value = _of_covey(symbol)
     if value is None:
         return Verdict(symbol, "no", told(ABSENT, symbol))

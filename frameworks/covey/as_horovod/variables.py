@@ -12,7 +12,7 @@ from covey.launch.check import nearest
 from covey.launch.spec import LaunchError
 
 PREFIX = "HOROVOD_"
-# What launchers set for ranks, coveyrun among them: none of it is a user's wish.
+# Variables that launchers set for ranks, coveyrun among them: none is a user's wish.
 PLACES = tuple(
     f"{PREFIX}{name}"
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME")
@@ -50,7 +50,7 @@ class Given(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What becomes of the given values.
+    """The values after the mapping.
 
     Attributes:
         mapped: by variable of Covey, or flag of coveyrun.
@@ -146,8 +146,7 @@ def in_environment(environ: Mapping[str, str]) -> List[Given]:
 
 
 def take(given: Sequence[Given], environ: Mapping[str, str]) -> Taken:
-    """What becomes of them; the last of a variable wins. A COVEY_* variable that is set wins over
-    all.
+    """Maps them; the last value of a variable wins. A COVEY_* variable that is set wins over all.
 
     Raises:
         LaunchError: one is refused, with what to do instead; or a value is none.

@@ -106,7 +106,7 @@ def stop_of(places: List[Place], ranks: List[int]) -> Fault:
 
 
 def host_fault(places: List[Place]) -> Fault:
-    """That of the last host."""
+    """The fault of the last host."""
     ranks = of_last_host(places)
     if not places[-1].unplugs:
         return stop_of(places, ranks)

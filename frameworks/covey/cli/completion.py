@@ -114,7 +114,7 @@ def _value(action: Any) -> str:
 
 
 def _words(where: str, parser: argparse.ArgumentParser) -> str:
-    """What may stand where neither a flag's value nor the job's command does."""
+    """The words that are neither a flag's value nor the job's command."""
     shown: List[str] = [*_subcommands(parser)]
     for action in parser._actions:
         if not action.option_strings and not isinstance(action, argparse._SubParsersAction):

@@ -224,7 +224,7 @@ def add_to(commands: Any) -> None:
 
 
 def _take_horovods(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Dict[str, str]:
-    """What Horovod's variables and flags set; a flag of coveyrun's own wins. Raises LaunchError."""
+    """The settings of Horovod's variables and flags; coveyrun's own win. Raises LaunchError."""
     found = variables.in_environment(environment)
     taken = variables.take([*found, *arguments.given], environment)
     for flag, value in taken.mapped.items():

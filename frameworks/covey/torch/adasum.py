@@ -154,7 +154,7 @@ class AdasumStreams:
         self._init_epoch = state.init_epoch
 
     def drop(self, one: Adasum) -> None:
-        """It has ended."""
+        """``one`` has ended."""
         if one in self._in_flight:
             self._in_flight.remove(one)
 

@@ -22,7 +22,7 @@ HEADER_BYTES = 16
 _ALIGN_BYTES = 16
 _HALVES = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64, *_HALVES)
-"""Those that it is for; it adds halves in float32."""
+"""The dtypes of Adasum; halves are added in float32."""
 
 Pair = Tuple[int, int]
 
@@ -55,9 +55,9 @@ class _Kind(NamedTuple):
     """The tensors of one dtype: they lie one behind the other, in as many parts as ranks."""
 
     dtype: torch.dtype
-    numbers: List[int]  # Of the tensors.
+    numbers: List[int]  # The tensors, by their indices.
     part: int  # Elements of a part.
-    offset: int  # Of the part in a message, in bytes.
+    offset: int  # Bytes of a message before the part.
 
 
 class Parts:

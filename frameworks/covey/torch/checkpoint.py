@@ -78,7 +78,7 @@ def _meet(what: str, optimizer: Any) -> Meeting:
     """All have come, no rank is in a step, and nothing is under way."""
     place = state.require()
     if not hasattr(optimizer, "_covey_progress"):
-        wrapped.adopt()  # Of a DistributedDataParallel, whose first forward pass is to come.
+        wrapped.adopt()  # A DistributedDataParallel may have it, before its first forward pass.
     if not hasattr(optimizer, "_covey_progress"):
         raise InvalidArgument(
             f"{what}: the optimizer is a {type(optimizer).__name__}, not a DistributedOptimizer: "

@@ -37,8 +37,8 @@ class Compressor:
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        """Of ``tensor``, which is one of any shape and dtype that is to be reduced: (what travels,
-        context for :meth:`decompress`). What travels has the same shape on every rank."""
+        """A tensor that is to be reduced, of any shape and dtype, as (the tensor that travels,
+        context for :meth:`decompress`). The former has the same shape on every rank."""
         raise NotImplementedError
 
     @staticmethod

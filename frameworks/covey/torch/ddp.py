@@ -104,7 +104,7 @@ class DistributedDataParallel(_Torchs):
         self.module = module
         self.has_begun = False
         self._optimizers: List["weakref.ref[Any]"] = []
-        self._task = -1  # Of autograd: its backward pass that ends with a reduction.
+        self._task = -1  # The backward pass of autograd that ends with a reduction.
         given.check(module)
         self._take_over_attributes(given)
         wrapped.add(self, self.trained, _distribute)
@@ -114,7 +114,7 @@ class DistributedDataParallel(_Torchs):
                 self._broadcast(module.named_buffers())
 
     def _take_over_attributes(self, given: Arguments) -> None:
-        """Those of torch's class that scripts read."""
+        """The attributes of torch's class that scripts read."""
         self.device = next(self.module.parameters()).device
         self.device_type = self.device.type
         self.device_ids = given.device_ids
@@ -206,7 +206,7 @@ class DistributedDataParallel(_Torchs):
         task, self._task = self._task, -1
         for optimizer in self._living():
             if optimizer._covey_progress.reduces and optimizer._covey_settled_in != task:
-                optimizer._covey_settled_in = task  # It may have parameters of another model.
+                optimizer._covey_settled_in = task  # Another model may have this optimizer too.
                 settle(optimizer)
 
     @contextlib.contextmanager
@@ -303,7 +303,7 @@ def _distribute(optimizer: Any, models: Sequence[DistributedDataParallel]) -> No
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Those that a model returns, in containers or by themselves."""
+    """The tensors that a model returns, in containers or by themselves."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):

@@ -22,7 +22,7 @@ OF_TORCH = frozenset(
         *("device_mesh", "bucket_cap_mb_list", "forward_sync_buffers"),
     )
 )
-"""Those that say something here: the others change how torch's own reductions work."""
+"""The arguments with an effect here: the others change how torch's own reductions work."""
 _DELAYED = "a gradient is reduced with its bucket: wrap these parameters as a model of their own"
 _REFUSED = {
     "delay_all_reduce_named_params": _DELAYED,
@@ -33,7 +33,7 @@ _REFUSED = {
 
 
 class Arguments:
-    """Those of one model.
+    """The arguments of one model.
 
     Attributes:
         device_ids: the one device that inputs are moved to; None: they stay where they are.
@@ -108,7 +108,7 @@ class Arguments:
 
 
 def default_group() -> Any:
-    """That of torch.distributed; None: there is none."""
+    """The default group of torch.distributed; None: there is none."""
     return dist.group.WORLD if dist.is_available() and dist.is_initialized() else None
 
 

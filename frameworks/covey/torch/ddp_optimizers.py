@@ -34,7 +34,7 @@ class Made:
         self._fresh: List[Any] = []  # Weak references.
 
     def watch(self) -> None:
-        """Sees all from now on, and those that are there."""
+        """Notes all optimizers that are there, and each new one."""
         made = torch.optim.Optimizer.__init__
 
         @functools.wraps(made)
@@ -57,7 +57,7 @@ class Made:
                 optimizer.step = types.MethodType(_step_by_closure, optimizer)
 
     def take_fresh(self) -> List[Any]:
-        """Those that were made since the last call, the newest first."""
+        """The optimizers that were made since the last call, the newest first."""
         fresh = [reference() for reference in self._fresh]
         self._fresh = []
         return [it for it in reversed(fresh) if it is not None]
@@ -164,4 +164,4 @@ def _refuse_stray(optimizer: Any, *_: Any) -> None:
 
 
 wrapped = Wrapped()
-"""Those of this process."""
+"""The wrapped models of this process."""

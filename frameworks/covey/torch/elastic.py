@@ -134,7 +134,7 @@ class _KeptOptimizer(_Kept):
 
 class _KeptSampler(_Kept):
     def sync(self) -> None:
-        """What any rank has processed in the epoch of rank 0 is done."""
+        """Samples that any rank has processed in the epoch of rank 0 are done."""
         everyone = allgather_object(self.value.state_dict(), "elastic.sampler")
         epoch = everyone[0]["epoch"]
         done = [it["processed_indices"] for it in everyone if it["epoch"] == epoch]

@@ -132,7 +132,7 @@ def zeros_on(device: torch.device, in_arena: bool) -> Callable[..., torch.Tensor
 class TorchCollectives(Collectives[torch.Tensor]):
     """The operations on torch tensors."""
 
-    _streams: Any = None  # Of Adasum, which few scripts use.
+    _streams: Any = None  # AdasumStreams, made at the first use: few scripts need them.
 
     def _adasum(
         self, variant: Any, given: Any, name: Any, scales: Any, process_set: Any, codec: Any

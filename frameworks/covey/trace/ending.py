@@ -1,4 +1,4 @@
-"""What a launcher says of its ranks' traces when the job has ended."""
+"""A launcher's words on its ranks' traces when the job has ended."""
 
 from __future__ import annotations
 

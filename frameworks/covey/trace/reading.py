@@ -38,7 +38,7 @@ class Trace(NamedTuple):
 
 
 def files(places: Iterable[str]) -> List[str]:
-    """The traces in folders, and those that are named themselves.
+    """The traces in folders, and traces that are named themselves.
 
     Raises:
         InvalidArgument: a folder has none.
@@ -73,7 +73,7 @@ def read(path: str) -> Trace:
 
 
 def _events(text: str) -> List[Dict[str, Any]]:
-    """Those of a whole file, or of one that lost its end with its process."""
+    """The events of a file, which may have lost its end with its process."""
     try:
         return list(json.loads(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a merged trace says, in words: who waited for whom, the slowest rank, overlap, clocks."""
+"""A merged trace in words: which rank waited for which, the slowest rank, overlap, clocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from covey.trace.merging import Merged
 from covey.trace.reading import EXCHANGE, PYTHON, Span, Trace, occurrences, union_us
 
 STEP = "step"
-_MOST_RANKS = 8  # Of which a line each is shown: those that waited longest.
+_MOST_RANKS = 8  # The ranks that waited longest have a line each, so many at the most.
 
 Waits = Dict[Tuple[int, int], Dict[str, float]]  # (who, for whom) -> microseconds by exchange
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t kMostResumes = 2'000'000;
 constexpr uint64_t kMostStops = 30;
-constexpr uint64_t kMostTrainedOn = 200;  // Else those that wait might miss each other for ever.
+constexpr uint64_t kMostTrainedOn = 200;  // Else waiting ranks might miss each other for ever.
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 3 * kMillisecond;
 constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
@@ -242,7 +242,7 @@ void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
     if (closing_) return;
     if (status.ok()) break;
     if (status.code() == StatusCode::kTimeout && status.peer() == kNoRank) continue;
-    // All that had the mean have died with it.
+    // All ranks with the mean have died.
     const bool is_gone = status.code() == StatusCode::kAborted && status.peer() != kNoRank &&
                          At(ToInt(status.peer())).state == State::kKilled;
     if (is_gone) {

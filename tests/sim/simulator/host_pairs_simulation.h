@@ -10,10 +10,10 @@
 //   2. After a settle the sum of the models is that of what they began with and all that was
 //      learnt, if all have come and none has trained on alone.
 //   3. A rank that runs comes to the end of each step, whichever others have stopped, and of each
-//      finish or its max_wait; or it hears that those that had the mean have died.
+//      finish or its max_wait; or it hears that all ranks with the mean have died.
 //   4. No sound message is refused.
 //   5. A rank that looks at another sees a model of one moment.
-// Some seeds have a codec, for a part of the model in float32. What that part is rounded by counts
+// Some seeds have a codec, for a part of the model in float32. The rounding of that part counts
 // for both ranks of an average: its sums are those of 1 and 2, but for float32's own rounding.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_PAIRS_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_PAIRS_SIMULATION_H_

@@ -131,7 +131,7 @@ TEST(Config, NumbersTakeTheUnitsOfTheirKnob) {
   EXPECT_EQ(config.algorithm, "ring");
 }
 
-// Of ranks that have a book of addresses; others may have any.
+// The order holds for ranks that have a book of addresses; others may have any times.
 TEST(Config, TimesBetweenHostsHaveAnOrder) {
   Config config;
   EXPECT_TRUE(Read({}, "book_fd=3", &config).ok());

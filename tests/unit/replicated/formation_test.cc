@@ -178,7 +178,7 @@ TEST_F(FormationTest, PiecesThatComeTwiceCountOnce) {
   ExpectSum({{0, 1}, {2, 3}}, 1);
 }
 
-// Nothing of these is taken, and the sum is right all the same.
+// Unexpected pieces are dropped, and the sum is right all the same.
 TEST_F(FormationTest, DropsWhatItDoesNotExpect) {
   Open({1, 1, 2, 0});
   const auto piece = [](ShardStage stage, uint64_t shard, size_t length_bytes) {
@@ -193,7 +193,7 @@ TEST_F(FormationTest, DropsWhatItDoesNotExpect) {
   for (auto& formation : formations_) {
     for (size_t shard = 0; shard < formation->plan().size(); ++shard) {
       const size_t length = formation->plan().shard(shard).length_bytes;
-      // Of another length, of a member without a role, of a host's member that is not its delegate.
+      // Another length, a member without a role, a member that is not its host's delegate.
       formation->OnPiece(0, piece(ShardStage::kSummed, shard, length + 1));
       formation->OnPiece(3, piece(ShardStage::kContributed, shard, length));
       formation->OnPiece(3, piece(ShardStage::kHosted, shard, length));
@@ -208,7 +208,7 @@ TEST_F(FormationTest, DropsWhatItDoesNotExpect) {
   ExpectSum({{0, 1}, {2}}, 1);
 }
 
-// Of 2 hosts with 2 ranks each; each rank sends 2 (P - 1) / P sums of two levels at most.
+// Each rank of 2 hosts with 2 ranks each sends 2 (P - 1) / P sums of two levels at most.
 TEST_F(FormationTest, NoMemberSendsMoreThanTwoSums) {
   Rng rng(1);
   Open({1, 1, 2, 2});

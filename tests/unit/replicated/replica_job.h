@@ -22,15 +22,15 @@ inline constexpr uint64_t kSteps = 5;
 
 class ReplicaTest : public testing::Test {
  protected:
-  // All are waited for, so versions are steps; who is silent for 2 ticks, once.
-  void Open(int32_t size, int32_t log = 100) {
+  // By default all are waited for, so versions are steps; a silent rank is, for 2 ticks, once.
+  void Open(int32_t size, int32_t log = 100, const AdmissionRule& admission = {}) {
     const RoundSpan spans[] = {{DType::kI64, 1}};
     layout_ = std::make_unique<RoundLayout>(spans, 64);
     std::vector<int32_t> hosts;  // each on its own
     for (int32_t r = 0; r < size; ++r) hosts.push_back(r);
     for (int32_t r = 0; r < size; ++r)
       replicas_.push_back(std::make_unique<Replica>(Replica::Options{.self = r,
-                                                                     .admission = {},
+                                                                     .admission = admission,
                                                                      .max_wait = 2 * kTick,
                                                                      .election_timeout = kGrace,
                                                                      .kernels = &ScalarKernels(),

@@ -205,6 +205,19 @@ TEST_F(ReplicaTest, WhoLacksVersionsHasNotFinished) {
 
 // A loss comes on a way of its own: whoever was counted last may be known to be dead before the
 // version is known.
+// A leader may fire before it has answered its own first heartbeat.
+TEST_F(ReplicaTest, ALeaderHasAPartInItsFirstProposal) {
+  Open(2, 100, {.count = 1});
+  const ReplicaMessage state{.kind = ReplicaMessage::Kind::kAppendResponse, .term = 1};
+  replica(0).OnMessage(1, state.Encode(), now_);
+  Publish(1);
+  Stop(0);
+  Tick();
+  GoOn(0);
+  Ticks(20);
+  for (const int32_t rank : {0, 1}) EXPECT_EQ(replica(rank).executed(), 1u) << rank;
+}
+
 TEST_F(ReplicaTest, ALossEndsNoFinishBeforeTheLeaderKnowsOfIt) {
   Open(3);
   TrainTo(2, {0, 1, 2});
