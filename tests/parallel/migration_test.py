@@ -18,10 +18,14 @@ from tools.reference import c10d, migration
 preload("torch")
 
 # Runs scripts that it is given as [name, [line, ...]], and says by name which line has failed.
+# Their objects stay until the process is gone: a group of Gloo whose last reference goes holds
+# Python's lock while it waits for its threads, and one of these may want that lock.
 _RUNNER = """
-import json, sys, traceback
+import json, os, sys
+places = []
 for name, begin, each, lines in json.loads(open(sys.argv[1]).read()):
     place = {"__name__": name}
+    places.append(place)
     exec(begin, place)
     for label, line, is_refused in lines:
         exec(each, place)
@@ -33,6 +37,7 @@ for name, begin, each, lines in json.loads(open(sys.argv[1]).read()):
         if outcome.startswith("raised") != is_refused:
             print(f"BAD {name} {label}: {line}: {outcome}", flush=True)
     print("ran", name, flush=True)
+os._exit(0)
 """
 
 
