@@ -25,7 +25,7 @@ RoundRecord RecordOf(const RoundMemory& geometry, const ReplicatedEntry& entry) 
 Formation::Formation(const Site& site, ReplicatedEntry entry)
     : site_(site),
       entry_(std::move(entry)),
-      plan_(entry_.roles, ContributorsOf(RecordOf(*site.geometry, entry_)),
+      plan_(entry_.roles, entry_.hub, ContributorsOf(RecordOf(*site.geometry, entry_)),
             site.geometry->layout().length_bytes(), site.limits),
       host_(plan_.HostOf(site.self)),
       of_host_(plan_.size()),

@@ -14,6 +14,8 @@ constexpr Time kHeartbeatsPerTimeout = 4;
 // A leave takes what others lack away for ever: it waits for longer than a leader does.
 constexpr Time kLeaveTimeouts = 4;
 constexpr int kMostDoublings = 10;
+// The leader is the hub for so many times as long as it has waited for pieces in vain.
+constexpr Time kHubTimeouts = 4;
 
 }  // namespace
 
@@ -33,6 +35,10 @@ LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape
     log->Repropose(term);
   else
     log->AcceptNoOp(term);
+}
+
+void LeaderState::OnPiece(const Origin& made, Time now) {
+  if (forming_.has_value() && made == Origin{term_, fired_}) forming_->moved_at = now;
 }
 
 void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response) {
@@ -138,17 +144,23 @@ bool LeaderState::IsVain(const std::vector<bool>& lost, Time now) {
   const Time patience = options_.election_timeout << std::min(vain_, kMostDoublings);
   for (int32_t i = 0; i < size_; ++i) {
     const auto index = static_cast<size_t>(i);
-    if (!forming_->HasPart(i) || (!lost[index] && SilenceOf(i, lost, now) <= patience)) continue;
+    if (!forming_->plan.HasPart(i) || (!lost[index] && SilenceOf(i, lost, now) <= patience))
+      continue;
     followers_[index].silent_until = followers_[index].heartbeats + 1;
     is_vain = true;
   }
-  return is_vain;
+  if (is_vain || now - forming_->moved_at <= patience) return is_vain;
+  // replicated-W17: no piece comes though all answer: what the others send goes by the leader.
+  if (!forming_->has_hub)
+    hub_until_ = now + (kHubTimeouts * patience << std::min(stalled_++, kMostDoublings));
+  return true;
 }
 
 Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
   Time until = kNever;
   if (begun_at_ == 0) begun_at_ = now;
   if (forming_.has_value() && log_->uncommitted().has_value()) {
+    if (!forming_->has_hub) stalled_ = 0;
     forming_.reset();
     for (int32_t i = 0; i < size_; ++i) Replicate(i);
   }
@@ -165,7 +177,7 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
   if (aggregator_.is_open() && !forming_.has_value() && !log_->uncommitted().has_value() &&
       !LacksCommitted()) {
     std::optional<ReplicatedEntry> entry = aggregator_.Fire(hearing, now, &until);
-    if (entry.has_value()) Propose(*std::move(entry), hearing);
+    if (entry.has_value()) Propose(*std::move(entry), hearing, now);
   }
   FindDonor(hearing, now);
   NoteNews(lost);
@@ -174,8 +186,9 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
 }
 
 // To all that take part, this replica too.
-void LeaderState::Propose(ReplicatedEntry entry, const Hearing& hearing) {
+void LeaderState::Propose(ReplicatedEntry entry, const Hearing& hearing, Time now) {
   entry.made = {term_, ++fired_};
+  if (now < hub_until_) entry.hub = options_.self;
   RoundRecord record;
   ReadRecord(*geometry_, entry.body.data(), &record);
   std::vector<bool> contributes;
@@ -183,7 +196,10 @@ void LeaderState::Propose(ReplicatedEntry entry, const Hearing& hearing) {
     entry.roles.push_back(hearing.able[i] ? 1 + static_cast<uint64_t>(options_.hosts[i]) : 0);
     contributes.push_back(record.contributions[i].count > 0);
   }
-  forming_.emplace(entry.roles, contributes, geometry_->layout().length_bytes(), options_.limits);
+  forming_.emplace(Attempt{.plan = ShardPlan(entry.roles, entry.hub, contributes,
+                                             geometry_->layout().length_bytes(), options_.limits),
+                           .has_hub = entry.hub >= 0,
+                           .moved_at = now});
   for (int32_t i = 0; i < size_; ++i)
     if (hearing.able[static_cast<size_t>(i)])
       outbox_->Send(i, ReplicaMessage::Of(Kind::kPropose, entry, geometry_->record_bytes()));

@@ -9,11 +9,13 @@
 //   collecting    the next version may fire (Aggregator)                      forming
 //   forming       its whole sum is here                                       proposing
 //   forming       a member that has a part in it is lost, or silent for too   abandoned; collecting
-//                 long
+//                 long, or no piece of it has come for too long
 //   proposing     a majority has accepted that version                        committed; collecting
 //
 // An abandoned attempt is followed by another at the same version, without that member, and with
-// twice the patience. A member that is slow is waited for while anything comes from it.
+// twice the patience. A member that is slow is waited for while anything comes from it. Where all
+// answer and no piece comes, two of the others may have no link: for a while the leader is the hub
+// of what it proposes (shard_plan.h). Each such attempt without a hub doubles that while.
 //
 // A leader that collects, and knows that more is committed than it has, lacks committed entries:
 // those that live have voted for it, so only ranks that have left or died have them. It fires
@@ -57,6 +59,8 @@ class LeaderState {
 
   // Any message has come.
   void OnHeard(int32_t from, Time now) { followers_[static_cast<size_t>(from)].heard_at = now; }
+  // A piece of that attempt has come.
+  void OnPiece(const Origin& made, Time now);
   void OnAppendResponse(int32_t from, const ReplicaMessage& response);
   void OnContribution(int32_t from, ReplicaMessage contribution);
   // Returns when to come again at the latest.
@@ -105,7 +109,7 @@ class LeaderState {
   bool HasAccepted(int32_t replica) const;
   Hearing HearingOf(const std::vector<bool>& lost, Time now) const;
   bool IsVain(const std::vector<bool>& lost, Time now);
-  void Propose(ReplicatedEntry entry, const Hearing& hearing);
+  void Propose(ReplicatedEntry entry, const Hearing& hearing, Time now);
   void Replicate(int32_t replica);
   void SendEntry(int32_t replica, const ReplicatedEntry& entry, bool is_committed);
   void SendHeartbeats(const std::vector<bool>& lost, Time now, Time* until);
@@ -129,8 +133,16 @@ class LeaderState {
   Time begun_at_ = 0;
   uint64_t fired_ = 0;  // attempts
   uint64_t abandoned_ = 0;
-  int vain_ = 0;                      // of those, since a version was committed
-  std::optional<ShardPlan> forming_;  // the plan of the attempt under way
+  int vain_ = 0;  // of those, since a version was committed
+  // The attempt under way.
+  struct Attempt {
+    ShardPlan plan;
+    bool has_hub = false;
+    Time moved_at = 0;  // it was proposed, or a piece of it came
+  };
+  std::optional<Attempt> forming_;
+  int stalled_ = 0;     // attempts without a hub, since one came to a version
+  Time hub_until_ = 0;  // the leader is the hub
   bool has_begun_leave_ = false;
   uint64_t last_executed_ = 0;
 };

@@ -26,6 +26,12 @@ size_t LongestBytes(const RoundMemory& geometry, const ShardLimits& limits) {
   return longest.Encode().size() + geometry.record_bytes() + shard;
 }
 
+// Its hub, where it has one, has a role.
+bool HasHub(const ReplicaMessage& message) {
+  return message.hub == 0 || (message.hub <= message.roles.size() &&
+                              message.roles[static_cast<size_t>(message.hub) - 1] > 0);
+}
+
 }  // namespace
 
 Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout)
@@ -79,8 +85,8 @@ size_t Replica::LongestMessageBytes() const {
 bool Replica::IsSound(const ReplicaMessage& message) const {
   const auto size = static_cast<size_t>(shape_.size);
   const bool has_lists = message.list.size() == size && message.missing.size() == size;
-  const bool has_entry =
-      has_lists && message.roles.size() == size && message.body.size() == geometry_.record_bytes();
+  const bool has_entry = has_lists && message.roles.size() == size && HasHub(message) &&
+                         message.body.size() == geometry_.record_bytes();
   switch (message.kind) {
     case Kind::kContribution:
       return message.content.count == 0 || message.hypers.size() == geometry_.hypers();
@@ -110,6 +116,7 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
   if (message.kind == Kind::kLeave) return OnLoss(from);
   if (message.kind == Kind::kFetch) return formations_.OnFetch(from, message);
   if (message.kind == Kind::kPiece) {
+    if (leader_state_ != nullptr) leader_state_->OnPiece(message.made, now);
     formations_.OnPiece(from, std::move(message), now);
     return AcceptWhole();
   }

@@ -9,6 +9,7 @@ ReplicaMessage ReplicaMessage::Of(Kind kind, const ReplicatedEntry& entry, size_
   message.list = entry.consumed;
   message.missing = entry.missing;
   message.roles = entry.roles;
+  message.hub = static_cast<uint64_t>(entry.hub + 1);
   message.body.assign(entry.body.begin(),
                       entry.body.begin() + static_cast<std::ptrdiff_t>(record_bytes));
   return message;
@@ -18,6 +19,7 @@ ReplicatedEntry ReplicaMessage::TakeEntry() {
   return {.version = version,
           .made = made,
           .roles = std::move(roles),
+          .hub = static_cast<int32_t>(hub) - 1,
           .consumed = std::move(list),
           .missing = std::move(missing),
           .body = std::move(body)};
@@ -52,7 +54,8 @@ Bytes ReplicaMessage::Encode() const {
                               met,
                               need,
                               snapshot_to,
-                              snapshot_version})
+                              snapshot_version,
+                              hub})
     writer.Put(word);
   writer.Put(static_cast<int64_t>(max_wait));
   writer.Put(static_cast<uint8_t>(stage));
@@ -98,7 +101,8 @@ bool ReplicaMessage::Decode(std::span<const std::byte> bytes, ReplicaMessage* me
                          &message->met,
                          &message->need,
                          &message->snapshot_to,
-                         &message->snapshot_version})
+                         &message->snapshot_version,
+                         &message->hub})
     *word = reader.Get<uint64_t>();
   message->max_wait = reader.Get<int64_t>();
   const auto stage = reader.Get<uint8_t>();

@@ -99,7 +99,8 @@ struct ReplicaMessage {
   // version.
   std::vector<uint64_t> list;
   std::vector<uint64_t> missing;  // with the last steps: Suspicion::missing, by member
-  std::vector<uint64_t> roles;    // kPropose, kAppendEntry: ReplicatedEntry::roles
+  std::vector<uint64_t> roles;    // kPropose, kAppendEntry: ReplicatedEntry::roles,
+  uint64_t hub = 0;               // and 1 + ReplicatedEntry::hub
   std::vector<uint64_t> holders;  // kAppendEntry: by member, 1: it has the sum
   std::vector<double> hypers;     // kContribution
   Bytes body;  // kPropose, kAppendEntry: the record; kPiece: the shard; kSnapshot: the state

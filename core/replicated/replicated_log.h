@@ -40,7 +40,8 @@ struct Origin {
 struct ReplicatedEntry {
   uint64_t version = 0;
   Origin made;
-  std::vector<uint64_t> roles;     // by member, in making it: see ShardPlan
+  std::vector<uint64_t> roles;     // by member, in making it,
+  int32_t hub = -1;                // and its hub: see ShardPlan
   std::vector<uint64_t> consumed;  // by member: the last of its steps in any version so far
   std::vector<uint64_t> missing;   // by member: Suspicion::missing
   Bytes body;                      // record, sum: as in the result buffers of core/partial/memory.h

@@ -38,6 +38,7 @@ TEST(HostsTest, EverythingHolds) {
             {"elections", &V::elections},
             {"adopted", &V::adopted},
             {"abandoned", &V::abandoned},
+            {"by a hub", &V::by_hub},
             {"fell out of the log", &V::skipped, 0},
             {"snapshots taken", &V::taken},
             {"empty steps", &V::empty_steps},

@@ -46,7 +46,8 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
       has_users_of_c_(rng_.Percent(50)),
       losses_percent_(rng_.Percent(30) ? 60 : 5),
       players_(static_cast<size_t>(swarm_.size)),
-      links_(players_.size() * players_.size()) {
+      links_(players_.size() * players_.size()),
+      cut_(DrawCut(Rng(seed * 5 + 2))) {
   const std::vector<int32_t> hosts = DrawHosts(Rng(seed * 3 + 1));
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
@@ -73,6 +74,23 @@ std::vector<int32_t> HostSimulation::DrawHosts(Rng rng) const {
   for (int32_t r = 0; r < swarm_.size; ++r)
     hosts.push_back(are_apart ? r : static_cast<int32_t>(rng.Below(most)));
   return hosts;
+}
+
+HostSimulation::Cut HostSimulation::DrawCut(Rng rng) const {
+  if (players_.size() < 2 || rng.Percent(60)) return {};
+  Cut cut{.from = rng.Below(players_.size()), .both_ways = rng.Percent(50)};
+  cut.to = (cut.from + 1 + rng.Below(players_.size() - 1)) % players_.size();
+  cut.begin = now_ + static_cast<Time>(rng.Below(static_cast<uint64_t>(20 * grace_)));
+  cut.end = cut.begin + static_cast<Time>(rng.Below(static_cast<uint64_t>(60 * grace_)));
+  return cut;
+}
+
+// 0: the link is there.
+Time HostSimulation::CutUntil(int32_t from, int32_t to) const {
+  const auto a = static_cast<size_t>(from), b = static_cast<size_t>(to);
+  const bool is_it =
+      (a == cut_.from && b == cut_.to) || (cut_.both_ways && a == cut_.to && b == cut_.from);
+  return is_it && cut_.begin <= now_ && now_ < cut_.end ? cut_.end : 0;
 }
 
 // ---- Faults of ranks ----------------------------------------------------------------------------
@@ -174,6 +192,7 @@ HostVerdict HostSimulation::Verdict(uint64_t turns) const {
           .empty_steps = empty_steps_,
           .adopted = adopted,
           .abandoned = abandoned,
+          .by_hub = by_hub_,
           .left = left_,
           .lacking = lacking_};
 }
@@ -214,6 +233,7 @@ void HostSimulation::Send(int32_t rank) {
     player.unsent.pop_front();
     std::deque<Mail>& link = LinkOf(rank, message.to);
     Time arrives = now_ + static_cast<Time>(rng_.Below(static_cast<uint64_t>(longest_delay_)));
+    arrives = std::max(arrives, CutUntil(rank, message.to));
     if (rng_.Below(1000) < clog_permille_)
       arrives += static_cast<Time>(rng_.Below(static_cast<uint64_t>(3 * grace_)));
     if (!link.empty()) arrives = std::max(arrives, link.back().arrives);
@@ -256,7 +276,9 @@ void HostSimulation::Check(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   while (player.checked < player.replica->executed()) {
     const ReplicatedEntry* entry = player.replica->log().Find(++player.checked);
-    if (entry != nullptr) journal_.OnCommitted(rank, *entry);
+    if (entry == nullptr) continue;
+    journal_.OnCommitted(rank, *entry);
+    by_hub_ += entry->hub == rank ? 1 : 0;
   }
 }
 

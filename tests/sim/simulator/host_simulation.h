@@ -1,9 +1,9 @@
 // The simulator of replicas (core/replicated): ranks that share no memory, with messages between
 // them that take their time and now and then far longer than election_timeout, in order for each
-// pair and in any order between pairs. A rank may be stopped between any two messages it reads or
-// sends, for a while, for ever, or killed, and a returned one finds its messages before it. One
-// seed repeats a run. The rules are those of the simulator of rounds (round_simulation.h, 1-9),
-// and:
+// pair and in any order between pairs. A link may be cut for a while, one way or both. A rank may
+// be stopped between any two messages it reads or sends, for a while, for ever, or killed, and a
+// returned one finds its messages before it. One seed repeats a run. The rules are those of the
+// simulator of rounds (round_simulation.h, 1-9), and:
 //
 //  1. No two replicas read different versions, whichever have led, stopped, come back, left, or
 //     lead at once.
@@ -32,6 +32,7 @@ struct HostVerdict {
   uint64_t empty_steps = 0;  // steps with nothing to give
   uint64_t adopted = 0;      // versions that a leader had from an earlier one
   uint64_t abandoned = 0;    // attempts at a version
+  uint64_t by_hub = 0;       // versions that were made with a hub
   uint64_t left = 0;         // ranks that left while others ran,
   uint64_t lacking = 0;      // and ranks that lack what others have taken along
 };

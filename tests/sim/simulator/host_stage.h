@@ -30,6 +30,12 @@ class HostSimulation {
     Time arrives;
     Bytes bytes;
   };
+  // A link between two ranks on which all waits until a time.
+  struct Cut {
+    size_t from = 0, to = 0;
+    bool both_ways = false;
+    Time begin = kNever, end = kNever;
+  };
   struct Player {
     std::unique_ptr<Replica> replica;
     State state = State::kRuns;
@@ -54,6 +60,8 @@ class HostSimulation {
     return links_[static_cast<size_t>(from * swarm_.size + to)];
   }
   std::vector<int32_t> DrawHosts(Rng rng) const;
+  Cut DrawCut(Rng rng) const;
+  Time CutUntil(int32_t from, int32_t to) const;
   void Strike();
   bool CanSpare(int32_t rank, bool leaves) const;
   void Act(int32_t rank);
@@ -96,8 +104,9 @@ class HostSimulation {
   uint64_t losses_percent_;  // how soon they are heard of
   std::vector<Player> players_;
   std::vector<std::deque<Mail>> links_;
+  Cut cut_;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
-  uint64_t skipped_ = 0, taken_ = 0, empty_steps_ = 0, left_ = 0, lacking_ = 0;
+  uint64_t skipped_ = 0, taken_ = 0, empty_steps_ = 0, left_ = 0, lacking_ = 0, by_hub_ = 0;
   std::set<uint64_t> terms_, elections_;
 };
 

@@ -11,7 +11,11 @@
 namespace covey {
 namespace {
 
-using LeaderStateTest = ReplicaTest;
+class LeaderStateTest : public ReplicaTest {
+ protected:
+  // Of a committed version, as the leader has it.
+  int32_t HubOf(uint64_t version) { return replica(0).log().Find(version)->hub; }
+};
 
 // Its contribution is in the proposal, and its content is still with it.
 TEST_F(LeaderStateTest, WhoIsSilentIsLeftOutAndCountsOnceLater) {
@@ -55,6 +59,36 @@ TEST_F(LeaderStateTest, WhoLeavesStaysWhileAVersionIsMade) {
   EXPECT_EQ(replica(0).executed(), 3u);
   EXPECT_EQ(replica(0).abandoned(), 0u);
   EXPECT_TRUE(replica(2).has_departed());
+}
+
+// A link is cut between two ranks, of which neither leads: one attempt is vain, then versions go by
+// the leader; when the link is there again, they go by the plan without a hub.
+TEST_F(LeaderStateTest, WhatACutLinkCarriedGoesByTheLeader) {
+  for (const bool both_ways : {false, true}) {
+    SCOPED_TRACE(both_ways);
+    Close();
+    numbers_ = 24;  // a shard for each rank
+    Open(3);
+    TrainTo(2, {0, 1, 2});
+    Cut(both_ways ? Links{{1, 2}, {2, 1}} : Links{{1, 2}});
+    TrainTo(3, {0, 1, 2});
+    EXPECT_EQ(replica(0).abandoned(), 1u);
+    EXPECT_EQ(HubOf(3), 0);
+    const Time began = now_;
+    uint64_t version = 3;
+    while (now_ < began + 60 * kGrace) TrainTo(++version, {0, 1, 2});
+    // Each attempt without a hub doubles the time to the next.
+    EXPECT_LE(replica(0).abandoned(), 5u);
+    EXPECT_EQ(replica(0).term(), 1u);
+    Cut({});
+    while (HubOf(version) >= 0 && now_ < began + 200 * kGrace) TrainTo(++version, {0, 1, 2});
+    TrainTo(version + 20, {0, 1, 2});
+    EXPECT_EQ(HubOf(version + 20), -1);
+    EXPECT_LE(replica(0).abandoned(), 5u);
+    // Each step counts once.
+    for (const int32_t rank : {0, 1, 2})
+      EXPECT_EQ(replica(0).log().consumed()[static_cast<size_t>(rank)], replica(rank).step());
+  }
 }
 
 }  // namespace

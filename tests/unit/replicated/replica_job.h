@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -22,9 +23,11 @@ inline constexpr uint64_t kSteps = 5;
 
 class ReplicaTest : public testing::Test {
  protected:
+  using Links = std::set<std::pair<int32_t, int32_t>>;
+
   // By default all are waited for, so versions are steps; a silent rank is, for 2 ticks, once.
   void Open(int32_t size, int32_t log = 100, const AdmissionRule& admission = {}) {
-    const RoundSpan spans[] = {{DType::kI64, 1}};
+    const RoundSpan spans[] = {{DType::kI64, numbers_}};
     layout_ = std::make_unique<RoundLayout>(spans, 64);
     std::vector<int32_t> hosts;  // each on its own
     for (int32_t r = 0; r < size; ++r) hosts.push_back(r);
@@ -35,15 +38,23 @@ class ReplicaTest : public testing::Test {
                                                                      .election_timeout = kGrace,
                                                                      .kernels = &ScalarKernels(),
                                                                      .hosts = hosts,
-                                                                     .limits = {}},
+                                                                     .limits = {.least_bytes = 64}},
                                                     RoundMemory::Shape{.size = size, .log = log},
                                                     *layout_));
     runs_.assign(replicas_.size(), true);
   }
 
+  void Close() {
+    replicas_.clear();
+    links_.clear();
+    cut_.clear();
+  }
+
   Replica& replica(int32_t rank) { return *replicas_[static_cast<size_t>(rank)]; }
   void Stop(int32_t rank) { runs_[static_cast<size_t>(rank)] = false; }
   void GoOn(int32_t rank) { runs_[static_cast<size_t>(rank)] = true; }
+  // What is sent over these links, each from one to another, waits until the next call.
+  void Cut(Links links) { cut_ = std::move(links); }
 
   void Publish(int32_t rank) {
     const int64_t one = 1;
@@ -60,6 +71,7 @@ class ReplicaTest : public testing::Test {
       if (!runs_[static_cast<size_t>(to)]) continue;
       for (int32_t from = 0; from < size; ++from) {
         std::deque<Bytes>& link = links_[{from, to}];
+        if (cut_.contains({from, to})) continue;
         for (size_t n = 0; n < most && !link.empty(); ++n) {
           const Bytes bytes = std::move(link.front());
           link.pop_front();
@@ -120,10 +132,12 @@ class ReplicaTest : public testing::Test {
   }
 
   Time now_ = kSecond;
+  size_t numbers_ = 1;  // in a contribution; a shard has 8
   std::unique_ptr<RoundLayout> layout_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<bool> runs_;
   std::map<std::pair<int32_t, int32_t>, std::deque<Bytes>> links_;
+  Links cut_;
 };
 
 }  // namespace covey
