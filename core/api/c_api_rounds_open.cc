@@ -35,7 +35,7 @@ Status CheckConfig(const covey_rounds_config& config) {
 Status MethodOf(const Use& use, const covey_rounds_config& config, const Group& group,
                 std::string* full, MethodRounds* rounds) {
   const MethodChoice& choice = ChoiceOf(use, config.method);
-  const MethodPlan plan = choice.Plan({.size = group.size(), .rank = group.my_index}, config.begin);
+  const MethodPlan plan = choice.Plan(ViewOf(group), config.begin);
   *full = choice.Text();
   if (config.begin > 0) *full += " from version " + std::to_string(config.begin) + " on";
   *rounds = plan.rounds;
@@ -59,8 +59,8 @@ Status CheckNetwork(const Use& use, const std::string& method, const MethodRound
     return Status::Unsupported(
         "the method " + method +
         " averages models of whoever has come, for which ranks have to share memory: all on one "
-        "host, started by coveyrun (shm). Over a network there are the methods eager, dpsgd, "
-        "local without max_wait, and allreduce");
+        "host, started by coveyrun (shm). Over a network there are local with max_wait, diloco, "
+        "eager, adpsgd, swarm, dpsgd and allreduce");
   if (!use->transport().AnyThread())
     return Status::Unsupported(
         "the method " + method +

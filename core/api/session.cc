@@ -126,6 +126,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
   for (int32_t r = 0; r < s->size(); ++r) world->members.push_back(Rank{r});
   world->my_index = GroupIndex{ToInt(s->rank())};
   world->hosts = HostsOf(*s->transport_, world->members);
+  world->shares_memory = s->transport_->words() != nullptr;
   s->groups_.emplace(0, std::move(world));
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   s->engine_ =

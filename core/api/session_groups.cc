@@ -26,6 +26,7 @@ Status Session::GroupOf(std::span<const int32_t> ranks, uint64_t* key) {
   if (me != members.end() && *me == rank())
     group->my_index = GroupIndex{static_cast<int32_t>(me - members.begin())};
   group->hosts = HostsOf(transport(), members);
+  group->shares_memory = transport().words() != nullptr;
   return KeepGroup(std::move(group), key);
 }
 

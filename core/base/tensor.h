@@ -75,6 +75,7 @@ struct Group {
   std::vector<Rank> members;
   GroupIndex my_index{-1};
   std::vector<int32_t> hosts;  // by member: HostsOf of core/transport
+  bool shares_memory = true;   // all ranks of the job
 
   int size() const { return static_cast<int>(members.size()); }
   Rank Coordinator() const { return members.front(); }  // the lowest rank

@@ -132,10 +132,14 @@ struct MethodView {
   int32_t size;
   GroupIndex rank;
   std::span<const int32_t> hosts = {};  // by rank, as Topology's; outlives its users
+  bool shares_memory = true;            // as Group's
 };
 
 inline MethodView ViewOf(const Group& group) {
-  return {.size = group.size(), .rank = group.my_index, .hosts = group.hosts};
+  return {.size = group.size(),
+          .rank = group.my_index,
+          .hosts = group.hosts,
+          .shares_memory = group.shares_memory};
 }
 
 // That of a plan, among the ranks of the view; core/plan/topology.h checks it.

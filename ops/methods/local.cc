@@ -12,7 +12,14 @@
 // the mean it began from and W' its own model, and offers that at once. When X is the mean it was
 // missing in, it goes on from (n X + W') / (n + 1), X being the mean of n models. An overdue rank
 // has to come into step with the others, which do not wait for it: it exchanges as soon as the
-// averaging it works for is over, else one step before its H-th. With codec= the changes of models
+// averaging it works for is over, else one step before its H-th.
+//
+// Where ranks share no memory, an averaging with max_wait is one of diloco's (diloco.cc) with
+// admit=all, outer_lr=1 and outer_momentum=0: X <- X - mean of the changes X - W. On time all have
+// the mean of models up to rounding; a late rank goes on from X with its progress, which the next
+// version has too.
+//
+// Without max_wait and with codec= the changes of models
 // since the last averaging are averaged: anchor + mean of the decoded changes, the same bits on
 // all. topk's remainder is added to the next changes. The first averaging,
 // finish() and the last one before then= are of models as they are, so that nothing is left out. In
@@ -54,17 +61,35 @@ constexpr MethodParameter kParameters[] = {
 constexpr int64_t kLog = 2;
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64_t version) {
-  if (settings[kMaxWait] != kOff)
-    return {.payload = Payload::kModel,
-            .admission = Admission::kRounds,
-            .rounds = {.admit = AdmitRule::All(),
-                       .log = kLog,
-                       .max_wait = LimitOf(settings[kMaxWait]),
-                       .group_size = view.size,
-                       .sync_every = 1,
-                       .local_steps = settings[kLocalSteps]}};
+  if (settings[kMaxWait] != kOff) {
+    MethodPlan plan{.payload = view.shares_memory ? Payload::kModel : Payload::kDelta,
+                    .admission = Admission::kRounds,
+                    .rounds = {.admit = AdmitRule::All(),
+                               .log = kLog,
+                               .max_wait = LimitOf(settings[kMaxWait]),
+                               .local_steps = settings[kLocalSteps]}};
+    if (!view.shares_memory) return plan;
+    plan.rounds.group_size = view.size;
+    plan.rounds.sync_every = 1;
+    return plan;
+  }
   const bool last = version % settings[kLocalSteps] == settings[kLocalSteps] - 1;
   return {.payload = last ? Payload::kModel : Payload::kNone};
+}
+
+template <typename T>
+void Subtract(const CombineArrays& arrays) {
+  const T* sum = reinterpret_cast<const T*>(arrays.sum);
+  T* model = reinterpret_cast<T*>(arrays.model);
+  const auto deltas = static_cast<T>(arrays.deltas);
+  for (size_t i = 0; i < arrays.count; ++i) model[i] -= sum[i] / deltas;
+}
+
+void Combine(std::span<const int64_t>, const CombineArrays& arrays) {
+  if (arrays.dtype == DType::kF64)
+    Subtract<double>(arrays);
+  else
+    Subtract<float>(arrays);
 }
 
 constexpr Method kMethod{
@@ -79,7 +104,8 @@ constexpr Method kMethod{
         "Stich: Local SGD Converges Fast and Communicates Little, ICLR 2019, "
         "arXiv:1805.09767; Lin, Stich, Patel, Jaggi: Don't Use Large Mini-Batches, Use "
         "Local SGD, ICLR 2020, arXiv:1808.07217",
-    .exchanged = "models, after every local_steps-th update",
+    .exchanged =
+        "models, after every local_steps-th update; with max_wait between hosts changes of models",
     .partners = "all ranks",
     .saved = "after finish(): the mean of all",
     .late =
@@ -92,10 +118,12 @@ constexpr Method kMethod{
     .memory =
         "none; the parameters move into shared memory; with codec two models, by topk three; with "
         "max_wait 3 models in each rank, "
-        "and one for each of 3 results, up to 3 + 2 P while ranks are late, for all together",
+        "and one for each of 3 results, up to 3 + 2 P while ranks are late, for all together; "
+        "between hosts about 9 models in each rank",
     .codecs = CodecUse::kModels,
     .parameters = kParameters,
-    .plan = Plan};
+    .plan = Plan,
+    .combine = Combine};
 const MethodRegistration kRegistration(kMethod);
 
 }  // namespace
