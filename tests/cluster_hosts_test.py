@@ -79,7 +79,10 @@ class Job:
 
     def finish(self) -> Tuple[int, str]:
         """Its exit code, and all that it has printed."""
-        code = self.process.wait(_LIMIT_S)
+        try:
+            code = self.process.wait(_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError("it does not end:\n" + "\n".join(self.so_far())) from None
         self._reader.join(_LIMIT_S)
         return code, "\n".join(self.so_far())
 

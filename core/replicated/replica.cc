@@ -309,6 +309,7 @@ Time Replica::Advance(Time now) {
   formations_.Advance(now);
   AcceptWhole();
   Drain(now);
+  TimeFinish(now);
   if (leaves_by_ < kNever && leader_state_ != nullptr && !leader_state_->has_begun_leave())
     leader_state_->BeginLeave();
   // Messages to itself may let it go on; others hear of a version before the next one.

@@ -95,7 +95,9 @@ class Replica final : public Versions, public EpochEnd {
   void Finish() override;
   bool IsFlushed() override;
   Lack Lacking() override;
-  bool HasGivenUp() const override { return tries_ > 0 && heartbeat_.over == tries_; }
+  bool HasGivenUp() const override {
+    return tries_ > 0 && (heartbeat_.over == tries_ || over_alone_ == tries_);
+  }
   std::vector<int32_t> Unfinished() override;
   void GoOn() override;
   void Meet() override;
@@ -172,6 +174,7 @@ class Replica final : public Versions, public EpochEnd {
   bool HearsOfOthers() const;
   bool IsLedAsFar() const;
   void FinishLeave();
+  void TimeFinish(Time now);
   bool IsGone(int32_t member) const;
   bool AreAllInNeed(const Heartbeat& heartbeat) const;
   bool IsSound(const ReplicaMessage& message) const;
@@ -226,6 +229,8 @@ class Replica final : public Versions, public EpochEnd {
   Time led_at_ = 0;  // when it heard of a leader last
 
   uint64_t step_ = 0, read_ = 0, member_status_ = 0, tries_ = 0;
+  Time alone_since_ = 0;     // in finish(), without a quorum; 0: not
+  uint64_t over_alone_ = 0;  // the try for which max_wait is over since then
   uint64_t told_status_ = 0;
   uint64_t need_ = 0;             // see ReplicaMessage::need
   uint64_t given_heartbeat_ = 0;  // that asked for its last answer

@@ -246,6 +246,16 @@ void Replica::FinishLeave() {
   has_departed_ = true;
 }
 
+// The leader runs the clock of a finish(). Without a quorum there may be none: the last that was
+// has left, say, while another rank is stopped.
+void Replica::TimeFinish(Time now) {
+  const bool is_alone = MemberStatus{member_status_}.finished() && !MissingForQuorum(now).empty();
+  if (!is_alone) alone_since_ = 0;
+  if (is_alone && alone_since_ == 0) alone_since_ = now;
+  // replicated-W18: max_wait bounds a finish() without a quorum, too.
+  if (is_alone && max_wait_ < kNever && now - alone_since_ >= max_wait_) over_alone_ = tries_;
+}
+
 // A replica that has lost its leader requests votes of all: those that it has not heard since are
 // silent, too.
 std::vector<Replica::Silence> Replica::MissingForQuorum(Time now) const {
@@ -255,7 +265,10 @@ std::vector<Replica::Silence> Replica::MissingForQuorum(Time now) const {
       leader_state_ == nullptr && silent_ <= options_.election_timeout && leader_ >= 0;
   for (int32_t i = 0; i < shape_.size; ++i) {
     const auto index = static_cast<size_t>(i);
-    if (i == options_.self || lost_[index]) continue;
+    if (i == options_.self) continue;
+    // replicated-W4: the dead do not count as members that answer.
+    answers[index] = !lost_[index];
+    if (lost_[index]) continue;
     Time since = 0;
     if (leader_state_ != nullptr)
       since = leader_state_->SilenceOf(i, lost_, now);

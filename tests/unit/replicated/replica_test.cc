@@ -292,5 +292,29 @@ TEST_F(ReplicaTest, WhoHasAllGoesOn) {
   EXPECT_TRUE(replica(2).IsFlushed());
 }
 
+// The leader has finished and left while a third rank is stopped: its clock of max_wait is gone.
+TEST_F(ReplicaTest, AFinishEndsWithoutALeader) {
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  Stop(2);
+  replica(0).Finish();
+  Ticks(5);
+  EXPECT_TRUE(replica(0).HasGivenUp());
+  Leave(0);
+  Ticks(40);
+  ASSERT_TRUE(replica(0).has_departed());
+  replica(1).OnLoss(0);
+  replica(1).Finish();
+  Tick();
+  EXPECT_FALSE(replica(1).HasGivenUp());  // max_wait is two ticks
+  Ticks(10);
+  EXPECT_TRUE(replica(1).HasGivenUp());
+  EXPECT_EQ(replica(1).Unfinished(), std::vector<int32_t>{2});
+  // Another try waits anew.
+  GoOn(2);
+  TrainTo(3, {1, 2});
+  EXPECT_EQ(replica(1).executed(), replica(2).executed());
+}
+
 }  // namespace
 }  // namespace covey
