@@ -125,8 +125,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
   auto world = std::make_unique<Group>();
   for (int32_t r = 0; r < s->size(); ++r) world->members.push_back(Rank{r});
   world->my_index = GroupIndex{ToInt(s->rank())};
-  world->hosts = HostsOf(*s->transport_, world->members);
-  world->shares_memory = s->transport_->words() != nullptr;
+  s->Locate(world.get());
   s->groups_.emplace(0, std::move(world));
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   s->engine_ =

@@ -100,6 +100,7 @@ class Session {
   explicit Session(const Config& config);
   void AdoptPlace();
   Status KeepGroup(std::unique_ptr<Group> group, uint64_t* key);
+  void Locate(Group* group);
   void SweepRounds();
   void SettleRounds();
   void SwapTimeline(std::unique_ptr<Timeline> timeline);

@@ -25,9 +25,14 @@ Status Session::GroupOf(std::span<const int32_t> ranks, uint64_t* key) {
   const auto me = std::lower_bound(members.begin(), members.end(), rank());
   if (me != members.end() && *me == rank())
     group->my_index = GroupIndex{static_cast<int32_t>(me - members.begin())};
-  group->hosts = HostsOf(transport(), members);
-  group->shares_memory = transport().words() != nullptr;
+  Locate(group.get());
   return KeepGroup(std::move(group), key);
+}
+
+// The places of its members.
+void Session::Locate(Group* group) {
+  group->hosts = HostsOf(transport(), group->members);
+  group->shares_memory = transport().words() != nullptr;
 }
 
 Status Session::GroupApart(uint64_t of, std::string_view order, uint64_t* key) {
