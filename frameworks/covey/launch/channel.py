@@ -183,6 +183,11 @@ class Channel:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
 
+    def abandon(self) -> None:
+        """As `close`, of a host that counts as lost: its ranks end when it goes on."""
+        self.close()
+        self.has_ended = True
+
     def await_end(self, until: float) -> None:
         """After `close`: until the agent has ended, which is killed when it takes longer."""
         while self._process.poll() is None and time.monotonic() < until:

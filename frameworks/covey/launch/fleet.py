@@ -245,7 +245,8 @@ class Fleet:
 
     def deadline(self, now: float) -> float:
         """When `take` has to be called, news or not."""
-        return min(channel.deadline(now) for channel in self._channels)
+        open_ones = [channel for channel in self._channels if not channel.has_ended]
+        return min((it.deadline(now) for it in open_ones), default=now + self._plan.lease_s)
 
     def take(self, sink: Sink, now: float) -> None:
         """Passes on what has come. An error of `sink` comes through; the rest comes next time."""
@@ -257,10 +258,10 @@ class Fleet:
             if channel.has_ended:
                 self._lose(channel, channel.why_lost())
             elif channel.pulse.is_silent(now):
-                self._lose(
-                    channel,
-                    f"nothing was heard of it for {self._plan.lease_s:g} s " "(COVEY_LEASE)",
-                )
+                text = f"nothing was heard of it for {self._plan.lease_s:g} s (COVEY_LEASE)"
+                self._lose(channel, text)
+                self._selector.unregister(channel.wire.read_fd)
+                channel.abandon()
 
     def _on_message(self, channel: Channel, message: dict, sink: Sink, now: float) -> None:
         kind = message["covey"]
