@@ -215,9 +215,9 @@ class LostTest(Training):
     """A host that stays away."""
 
     LOST = r"host c is lost, and with it rank 2: (nothing was heard of it for 3 s|ssh ended)"
-    # The second to hear of it may have heard of the end of the first.
+    # The second to hear of it may have heard of the end of the first, which names the lost one.
     UNREACHABLE = (r"rank 2 (could not be reached for 3 s \(COVEY_LEASE\)|has died|has gone)|"
-                   r"rank [01] has left the job")
+                   r"rank [01] has left the job after it had lost rank 2")
 
     def lose(self, method: str, *fault: str, back: Sequence[str] = ()) -> None:
         with self.training(method, "--keep-going", knobs=SHORT) as (job, end):

@@ -98,7 +98,7 @@ const PeerLoss* FarPeers::LostSilent() const {
 void FarPeers::SayGoodbye() {
   for (size_t r = 0; r < out_.size(); ++r) {
     if (mirrors_[r] == nullptr || lost_[r]) continue;
-    Append(&out_[r].open, RecordKind::kGoodbye, 0, nullptr, 0);
+    Append(&out_[r].open, RecordKind::kGoodbye, 0, &cause_, sizeof(cause_));
     SendOpen(Rank{static_cast<int32_t>(r)});
   }
 }
@@ -129,7 +129,11 @@ void FarPeers::Pump() {
     while (!out.unsent.empty() && Offer(Rank{static_cast<int32_t>(r)}, out.unsent.front()))
       out.unsent.pop_front();
   }
-  for (PeerLoss& loss : link_->PollLost()) Lose(loss.rank, loss.how);
+  for (PeerLoss& loss : link_->PollLost()) {
+    const size_t i = Index(loss.rank);
+    if (cause_ == kNoRank && mirrors_[i] != nullptr && !lost_[i]) cause_ = loss.rank;
+    Lose(loss.rank, loss.how);
+  }
 }
 
 void FarPeers::Hear(Rank from, std::span<const std::byte> message) {
@@ -169,12 +173,24 @@ bool FarPeers::Absorb(Rank from, std::span<const std::byte> message) {
         std::memcpy(mirror + record.offset, body.data(), body.size());
         break;
       case RecordKind::kGoodbye:
-        Lose(from, "has left the job (it called shutdown or its program ended)");
+        if (!OnGoodbye(from, body)) return false;
         break;
       default:
         return false;
     }
   }
+  return true;
+}
+
+// A rank whose operations fail after a loss may leave before another rank notices that loss.
+bool FarPeers::OnGoodbye(Rank from, std::span<const std::byte> body) {
+  Rank cause = kNoRank;
+  if (body.size() != sizeof(cause)) return false;
+  std::memcpy(&cause, body.data(), sizeof(cause));
+  const bool is_known = ToInt(cause) >= 0 && ToInt(cause) < link_->size() && cause != from;
+  if (cause_ == kNoRank && is_known && cause != link_->rank()) cause_ = cause;
+  Lose(from, is_known ? "has left the job after it had lost rank " + std::to_string(ToInt(cause))
+                      : "has left the job (it called shutdown or its program ended)");
   return true;
 }
 

@@ -50,7 +50,7 @@ class FarPeers {
   Rank Silent() const;
   // A loss of one that will not; null: none. One that has greeted, and left, is lost later.
   const PeerLoss* LostSilent() const;
-  // Last words to the peers that are not lost.
+  // Last words to the peers that are not lost: which rank this one had lost first, if any.
   void SayGoodbye();
   // All that was accepted has left this process.
   bool Flushed();
@@ -96,6 +96,7 @@ class FarPeers {
   void SendOpen(Rank to);
   bool Offer(Rank to, const Parcel& parcel);
   bool Absorb(Rank from, std::span<const std::byte> message);
+  bool OnGoodbye(Rank from, std::span<const std::byte> body);
   void Keep(Rank from, std::span<const std::byte> message);
   void Lose(Rank peer, const std::string& how);
 
@@ -111,6 +112,7 @@ class FarPeers {
   std::vector<bool> heard_;                           // by rank: its greeting
   std::vector<bool> lost_;                            // by rank
   std::vector<PeerLoss> losses_;                      // not yet polled
+  Rank cause_ = kNoRank;  // the rank that was lost first, here or at a peer that left after it
 };
 
 }  // namespace covey
