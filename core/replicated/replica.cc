@@ -26,7 +26,7 @@ size_t LongestBytes(const RoundMemory& geometry, const ShardLimits& limits) {
   return longest.Encode().size() + geometry.record_bytes() + shard;
 }
 
-// Its hub, where it has one, has a role.
+// Whether a hub, if the message names one, has a role.
 bool HasHub(const ReplicaMessage& message) {
   return message.hub == 0 || (message.hub <= message.roles.size() &&
                               message.roles[static_cast<size_t>(message.hub) - 1] > 0);

@@ -13,7 +13,7 @@ namespace {
 
 class LeaderStateTest : public ReplicaTest {
  protected:
-  // Of a committed version, as the leader has it.
+  // The hub of a committed version, as the leader has it.
   int32_t HubOf(uint64_t version) { return replica(0).log().Find(version)->hub; }
 };
 

@@ -53,7 +53,7 @@ class ReplicaTest : public testing::Test {
   Replica& replica(int32_t rank) { return *replicas_[static_cast<size_t>(rank)]; }
   void Stop(int32_t rank) { runs_[static_cast<size_t>(rank)] = false; }
   void GoOn(int32_t rank) { runs_[static_cast<size_t>(rank)] = true; }
-  // What is sent over these links, each from one to another, waits until the next call.
+  // Messages over these links, each from one rank to another, wait until the next call.
   void Cut(Links links) { cut_ = std::move(links); }
 
   void Publish(int32_t rank) {

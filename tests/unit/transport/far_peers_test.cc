@@ -30,7 +30,7 @@ class FarPeersTest : public testing::Test {
     for (auto& peers : peers_) peers->Pump();
   }
 
-  // What a rank is told of another; empty: nothing.
+  // The loss of a rank as another hears of it; empty: none.
   std::string Told(int32_t rank, int32_t of) {
     peers_[static_cast<size_t>(rank)]->Pump();
     for (const PeerLoss& loss : peers_[static_cast<size_t>(rank)]->PollLost())
@@ -57,7 +57,7 @@ TEST_F(FarPeersTest, TheRankThatWasLostIsNamedByThoseThatLeaveForIt) {
 TEST_F(FarPeersTest, ARankThatLeavesByItselfNamesNone) {
   peers_[2]->SayGoodbye();
   EXPECT_EQ(Told(1, 2), "has left the job (it called shutdown or its program ended)");
-  // Its leave is not the reason of another's.
+  // A leave is not the reason of another's.
   peers_[1]->SayGoodbye();
   EXPECT_EQ(Told(0, 1), "has left the job (it called shutdown or its program ended)");
 }
