@@ -220,10 +220,6 @@ def refusals(folder: str) -> Dict[str, str]:
         said["xla"] = "nothing"
     except ValueError as error:
         said["xla"] = str(error)
-    try:
-        hvd.elastic
-    except AttributeError as error:
-        said["elastic"] = str(error)
     generated = made(hvd.DistributedOptimizer("sgd"))
     batches = ((data()[0][:2], data()[1][:2]) for _ in range(3))
     warm = hvd.callbacks.LearningRateWarmupCallback(0.5)
@@ -322,7 +318,6 @@ class KerasTest(unittest.TestCase):
                 self.assertIn("it was not compiled", said["no optimizer"])
                 self.assertIn("no legacy optimizers", said["legacy"])
                 self.assertIn("jit_compile=False", said["xla"])
-                self.assertIn("not available in this version", said["elastic"])
                 self.assertIn("give steps_per_epoch", said["steps"])
 
     def test_operations_have_the_arguments_of_horovod(self) -> None:

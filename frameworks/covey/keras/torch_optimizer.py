@@ -185,6 +185,10 @@ class _Sums:
         sums, self._kept = self._kept, []
         return sums
 
+    def abandon(self) -> None:
+        """Drops the sums of a step that has not all passes."""
+        self._count, self._kept = 0, []
+
 
 def _dense(gradient: Any) -> torch.Tensor:
     tensor: torch.Tensor = torch.as_tensor(plain(gradient)).detach()

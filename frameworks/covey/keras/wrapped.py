@@ -60,6 +60,7 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         self._covey_local = VariableSet()
         self._covey_local_scale = 1 / group.size() if scale_local else 1.0
         self._covey_own: List[Any] = []  # Of a step: the gradients of local variables.
+        self._covey_sum: Any = None  # Of the backend: adds gradients of several passes.
         self._covey_trainer: Any = None
         self._covey_resumption: Optional[Resumption] = None
         self.inner_optimizer = optimizer
@@ -125,6 +126,22 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
             method=config["method"],
         )
 
+    # ---- Of what ranks share ----------------------------------------------------------------
+
+    def is_local(self, variable: Any) -> bool:
+        """Whether it stays each rank's own, by ``register_local_var``.
+
+        Args:
+            variable: one of Keras, or the backend's own one in it.
+        """
+        return variable in self._covey_local
+
+    def shared_variables(self) -> List[Any]:
+        """``variables`` without the state of local ones."""
+        everything = self._trainable_variables
+        apart = [it for it in everything if it in self._covey_local]
+        return without_slots_of(apart, everything, self.variables)
+
     # ---- Training -------------------------------------------------------------------------------
 
     @property
@@ -178,6 +195,10 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         """``finish()``; ``fit()`` calls it at its end."""
         self.finish()
         self.inner_optimizer.finalize_variable_values(var_list)
+
+    def abandon(self) -> None:
+        """Drops the gradients of passes that are not a whole step yet."""
+        self._covey_sum.abandon()
 
     def close(self) -> None:
         """Gives the memory of the exchanges back; the next step begins a training anew."""
@@ -273,10 +294,8 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
     def _kept(self) -> List[Any]:
         """The optimizer's state that ranks share, as variables of the backend: without the learning
         rate and the state of local variables."""
-        rate, everything = self._rate(), self._trainable_variables
-        apart = [it for it in everything if it in self._covey_local]
-        kept = [it for it in self.inner_optimizer.variables if it is not rate]
-        return [plain(it) for it in without_slots_of(apart, everything, kept)]
+        rate = self._rate()
+        return [plain(it) for it in self.shared_variables() if it is not rate]
 
 
 def _scaled(gradient: Any, scale: float) -> Any:

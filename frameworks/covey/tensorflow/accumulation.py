@@ -49,3 +49,11 @@ class Accumulation:
             return tf.constant(True)
 
         tf.cond(count % self._passes == 0, end, lambda: tf.constant(False))
+
+    def abandon(self) -> None:
+        """Drops the sums of a step that has not all passes. Outside of tf.function."""
+        if self._kept is None:
+            return
+        count, sums = self._kept
+        for variable in (count, *sums):
+            variable.assign(tf.zeros_like(variable))
