@@ -3,8 +3,8 @@
     coveyrun -np 4 --method eager python keras_fashion_mnist.py
 
 Each rank trains on its share of the images. The callbacks are Horovod's. At the end all ranks have
-the same model, and each evaluates it on its share of the test images. The images are read by the
-example for PyTorch, which needs torch.
+the same model, and each evaluates it on its share of the test images. The files of the data set are
+those of the example for PyTorch, and so is the network; torch is not needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy
 import covey.keras as hvd
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "fashion_mnist"))
-from data import Images, load  # noqa: E402  # pylint: disable=wrong-import-position
+from files import Arrays, read  # noqa: E402  # pylint: disable=wrong-import-position
 
 MEAN, DEVIATION = 0.2860, 0.3530  # Of Fashion-MNIST's pixels in 0..1.
 
@@ -51,19 +51,19 @@ def make_model() -> keras.Model:
     )
 
 
-def share(images: Images, most: int) -> Tuple[Any, Any]:
+def share(images: Arrays, most: int) -> Tuple[Any, Any]:
     """Pixels [n, 28, 28, 1] and labels [n] of this rank, equally many on each."""
     count = min(len(images.labels) // hvd.size(), most)
     mine = slice(hvd.rank(), hvd.size() * count, hvd.size())
-    pixels = images.pixels.numpy()[mine].transpose(0, 2, 3, 1).astype("float32")
-    return (pixels / 255 - MEAN) / DEVIATION, images.labels.numpy()[mine]
+    pixels = images.pixels[mine, :, :, numpy.newaxis].astype("float32")
+    return (pixels / 255 - MEAN) / DEVIATION, images.labels[mine]
 
 
 def main() -> None:
     args = parse_arguments()
     hvd.init()
     keras.utils.set_random_seed(hvd.rank())
-    dataset = load(args.data)
+    dataset = read(args.data)
     model = make_model()
     rate = args.lr * hvd.size()
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9))
