@@ -97,9 +97,11 @@ def grouped(way: Any) -> None:
     results = way(lambda *its: hvd.grouped_allreduce(list(its), op=hvd.Adasum, name="many"))(*many)
     for i, (one, result) in enumerate(zip(many, results)):
         check(result, wanted(one.shape, one.dtype, i), one.dtype)
-    scaled = way(lambda it: hvd.allreduce(
-        it, op=hvd.Adasum, prescale_factor=3.0, postscale_factor=0.5, name="scaled"
-    ))(many[4])
+    scaled = way(
+        lambda it: hvd.allreduce(
+            it, op=hvd.Adasum, prescale_factor=3.0, postscale_factor=0.5, name="scaled"
+        )
+    )(many[4])
     numpy.testing.assert_allclose(scaled, results[4] * 1.5, rtol=1e-5)
 
 
@@ -177,12 +179,14 @@ def refusals() -> Dict[str, str]:
         "factor": said(lambda: adasum(x, prescale_factor=0.0)),
         "slices": said(lambda: adasum(tf.IndexedSlices(x, tf.range(4)))),
         "method": said(lambda: hvd.DistributedOptimizer(sgd, op=hvd.Adasum, method="local")),
-        "codec": said(lambda: hvd.DistributedOptimizer(
-            sgd, op=hvd.Adasum, method="allreduce", codec="int8"
-        )),
-        "of 1": said(lambda: hvd.DistributedOptimizer(
-            tf.compat.v1.train.GradientDescentOptimizer(0.1), op=hvd.Adasum
-        )),
+        "codec": said(
+            lambda: hvd.DistributedOptimizer(sgd, op=hvd.Adasum, method="allreduce", codec="int8")
+        ),
+        "of 1": said(
+            lambda: hvd.DistributedOptimizer(
+                tf.compat.v1.train.GradientDescentOptimizer(0.1), op=hvd.Adasum
+            )
+        ),
     }
     factor = {"postscale_factor": 2.0 if odd else 3.0}
     for word, call in (("eager", adasum), ("graph", tf.function(adasum))):
@@ -312,7 +316,7 @@ class AdasumTest(unittest.TestCase):
             for way in ("eager", "graph"):
                 self.assertIn("FailedPrecondition", found[f"shapes {way}"])
                 self.assertIn("rank 0 has [4], ranks 1, 2 have [5]", found[f"shapes {way}"])
-                self.assertRegex(found[f"dtypes {way}"], "FailedPrecondition.*float32.*float64")
+                self.assertRegex(found[f"dtypes {way}"], "(?s)FailedPrecondition.*float32.*float64")
                 self.assertIn("FailedPrecondition", found[f"factors {way}"])
             self.assertRegex(found["op"], "rank 0 has op=Adasum, rank 1 another op")
 

@@ -64,9 +64,7 @@ def _no_gradient(*_: Any) -> Any:
 class _Adasum:
     """One operation."""
 
-    def __init__(
-        self, how: How, tensors: Sequence[Any], name: Optional[str], group: Group
-    ) -> None:
+    def __init__(self, how: How, tensors: Sequence[Any], name: Optional[str], group: Group) -> None:
         self._how, self._name, self._group = how, name, group
         self._shapes = [tensor.shape for tensor in tensors]
         self._counts = [shape.num_elements() for shape in self._shapes]
