@@ -3,8 +3,8 @@
     coveyrun -np 4 --method eager python keras_fashion_mnist.py
 
 Each rank trains on its share of the images. The callbacks are Horovod's. At the end all ranks have
-the same model, and each evaluates it on its share of the test images. The images are read by the
-example for PyTorch, which needs torch.
+the same model, and each evaluates it on its share of the test images. The files of the data set are
+those of the example for PyTorch, and so is the network; torch is not needed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from typing import Any, Tuple
 import keras
 import numpy
 
+import covey
 import covey.keras as hvd
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "fashion_mnist"))
-from data import Images, load  # noqa: E402  # pylint: disable=wrong-import-position
+from files import Arrays, read  # noqa: E402  # pylint: disable=wrong-import-position
 
 MEAN, DEVIATION = 0.2860, 0.3530  # Of Fashion-MNIST's pixels in 0..1.
+WARM_UP_EPOCHS = 0.5
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fashion-MNIST, data parallel, by Keras.")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=64, help="per rank")
-    parser.add_argument("--lr", type=float, default=0.02, help="for one rank; times their number")
+    parser.add_argument("--lr", type=float, default=0.04, help="for one rank; times lr_scale()")
+    parser.add_argument("--weight-decay", type=float, default=5e-4)
     parser.add_argument("--max-steps", type=int, help="at most so many steps per epoch")
     parser.add_argument("--data", metavar="DIR", help="folder with the four .gz files")
     return parser.parse_args()
@@ -51,22 +54,29 @@ def make_model() -> keras.Model:
     )
 
 
-def share(images: Images, most: int) -> Tuple[Any, Any]:
+def rate_at(epoch: float, epochs: int) -> float:
+    """Up linearly during the warm-up (Goyal et al., 2017, arXiv:1706.02677), then down to zero."""
+    warm_up = min(WARM_UP_EPOCHS, epochs / 4)
+    return min(1.0, (epoch + 0.01) / warm_up, (epochs - epoch) / (epochs - warm_up))
+
+
+def share(images: Arrays, most: int) -> Tuple[Any, Any]:
     """Pixels [n, 28, 28, 1] and labels [n] of this rank, equally many on each."""
     count = min(len(images.labels) // hvd.size(), most)
     mine = slice(hvd.rank(), hvd.size() * count, hvd.size())
-    pixels = images.pixels.numpy()[mine].transpose(0, 2, 3, 1).astype("float32")
-    return (pixels / 255 - MEAN) / DEVIATION, images.labels.numpy()[mine]
+    pixels = images.pixels[mine, :, :, numpy.newaxis].astype("float32")
+    return (pixels / 255 - MEAN) / DEVIATION, images.labels[mine]
 
 
 def main() -> None:
     args = parse_arguments()
     hvd.init()
     keras.utils.set_random_seed(hvd.rank())
-    dataset = load(args.data)
+    dataset = read(args.data)
     model = make_model()
-    rate = args.lr * hvd.size()
-    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9))
+    rate = args.lr * covey.lr_scale()
+    sgd = keras.optimizers.SGD(rate, 0.9, nesterov=True, weight_decay=args.weight_decay)
+    optimizer = hvd.DistributedOptimizer(sgd)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"])
     steps = args.max_steps or sys.maxsize
@@ -78,7 +88,9 @@ def main() -> None:
         callbacks=[
             hvd.callbacks.BroadcastGlobalVariablesCallback(0),
             hvd.callbacks.MetricAverageCallback(),
-            hvd.callbacks.LearningRateWarmupCallback(rate, warmup_epochs=1),
+            hvd.callbacks.LearningRateScheduleCallback(
+                rate, lambda epoch: rate_at(epoch, args.epochs), staircase=False
+            ),
         ],
     )
     results = model.evaluate(*share(dataset.test, sys.maxsize), verbose=0)

@@ -1,23 +1,12 @@
-"""Fashion-MNIST from Debian's package dataset-fashion-mnist, or scikit-learn's digits instead.
-
-Nothing is downloaded. Looked at in this order: the folder given, $FASHION_MNIST, where Debian's
-package installs it, `.data/` of this repository, and at last the 1,797 digits that come with
-scikit-learn (enlarged to 28 x 28 pixels, so that the same network fits).
-"""
+"""The data set of `files.py` as tensors of torch."""
 
 from __future__ import annotations
 
-import gzip
-import os
-import pathlib
 from typing import NamedTuple, Optional
 
-import numpy
 import torch
 
-INSTALLED = pathlib.Path("/usr/share/datasets/fashion-mnist")
-UNPACKED = pathlib.Path(__file__).resolve().parents[2] / ".data"
-TRAIN_IMAGES = "train-images-idx3-ubyte.gz"
+from files import Arrays, read
 
 
 class Images(NamedTuple):
@@ -40,52 +29,9 @@ class Dataset(NamedTuple):
 
 def load(folder: Optional[str] = None) -> Dataset:
     """Reads the data set. Raises SystemExit with one line when there is none."""
-    found = find(folder)
-    if found is not None:
-        train = _read(found, "train")
-        return Dataset("Fashion-MNIST", train, _read(found, "t10k"))
-    return _digits()
+    files = read(folder)
+    return Dataset(files.name, _tensors(files.train), _tensors(files.test))
 
 
-def find(folder: Optional[str] = None) -> Optional[pathlib.Path]:
-    """The folder that holds Fashion-MNIST, or None. A folder asked for must hold it."""
-    asked = folder or os.environ.get("FASHION_MNIST")
-    if asked is not None:
-        if not (pathlib.Path(asked) / TRAIN_IMAGES).is_file():
-            raise SystemExit(f"{asked} has no {TRAIN_IMAGES}")
-        return pathlib.Path(asked)
-    if (INSTALLED / TRAIN_IMAGES).is_file():
-        return INSTALLED
-    below = sorted(UNPACKED.rglob(TRAIN_IMAGES)) if UNPACKED.is_dir() else []
-    return below[0].parent if below else None
-
-
-def _read(folder: pathlib.Path, part: str) -> Images:
-    """The two files of `part` in the format of MNIST: a header of 16 or 8 bytes, then bytes."""
-    with gzip.open(folder / f"{part}-images-idx3-ubyte.gz") as file:
-        pixels = numpy.frombuffer(bytearray(file.read()), numpy.uint8, offset=16)
-    with gzip.open(folder / f"{part}-labels-idx1-ubyte.gz") as file:
-        labels = numpy.frombuffer(file.read(), numpy.uint8, offset=8).astype(numpy.int64)
-    images = torch.from_numpy(pixels).view(-1, 1, 28, 28)
-    return Images(images, torch.from_numpy(labels))
-
-
-def _digits() -> Dataset:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise SystemExit(
-            "no data: apt-get install dataset-fashion-mnist, or pip install scikit-learn"
-        ) from None
-    digits = load_digits()
-    small = torch.from_numpy(digits.images * (255 / 16)).to(torch.uint8)
-    large = small.repeat_interleave(3, dim=1).repeat_interleave(3, dim=2)
-    pixels = torch.nn.functional.pad(large, (2, 2, 2, 2)).unsqueeze(1)
-    labels = torch.from_numpy(digits.target.astype(numpy.int64))
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
-    test, train = order[:300], order[300:]
-    return Dataset(
-        "scikit-learn's digits",
-        Images(pixels[train], labels[train]),
-        Images(pixels[test], labels[test]),
-    )
+def _tensors(arrays: Arrays) -> Images:
+    return Images(torch.from_numpy(arrays.pixels).unsqueeze(1), torch.from_numpy(arrays.labels))

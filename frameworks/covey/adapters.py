@@ -10,10 +10,8 @@ from types import ModuleType
 from typing import Any, Dict, Iterable, Sequence, Tuple
 
 
-def absent(module: str, name: str, *not_yet: str) -> AttributeError:
-    """The error for ``module.name``; it says that names of ``not_yet`` are still to come."""
-    if name in not_yet:
-        return AttributeError(f"{module}.{name} is not available in this version of Covey yet")
+def absent(module: str, name: str) -> AttributeError:
+    """The error for ``module.name``, which there is not; it says which name is near."""
     public = [one for one in dir(sys.modules.get(module)) if not one.startswith("_")]
     near = difflib.get_close_matches(name, public, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""

@@ -14,9 +14,10 @@ A script commits a state, and goes back to it when an operation has failed::
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
-from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, TypeVar
 
 from covey.errors import Aborted, Mismatch
 from covey.horovod import HostsUpdatedInterrupt
@@ -35,6 +36,23 @@ class State:
         bcast_object: sends an object of rank 0 to all; None: ``broadcast_object``.
         get_rank: accepted for Horovod's sake.
         **kwargs: accepted; ``ObjectState`` keeps them.
+
+    Raises:
+        Mismatch, Aborted: by ``sync``: the ranks disagree; a rank died or left.
+
+    Example:
+        >>> class Counted(hvd.elastic.State):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.count = 0
+        ...         self.save()
+        ...     def save(self):
+        ...         self.saved = self.count
+        ...     def restore(self):
+        ...         self.count = self.saved
+        ...     def sync(self):
+        ...         self.count = hvd.broadcast_object(self.count, root_rank=0)
+        ...         self.save()
     """
 
     def __init__(
@@ -46,20 +64,29 @@ class State:
         del get_rank, kwargs
         self._broadcast = bcast_object or broadcast_object
         self._callbacks: List[Callable[[], None]] = []
-        self._commits = 0
+        self._commits = self._resets = 0
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
-        """They are called, in this order, each time that ``run`` has gone back."""
+        """They are called, in this order, each time that ``run`` has gone back.
+
+        Args:
+            callbacks: functions without arguments.
+        """
         self._callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
         """``run`` has gone back: calls ``reset``, then the callbacks."""
+        self._resets += 1
         self.reset()
         for callback in self._callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Never called: the ranks of a job are fixed."""
+        """Never called: the ranks of a job are fixed.
+
+        Args:
+            timestamp, update_res: Horovod's.
+        """
 
     def commit(self) -> None:
         """Saves; from now on ``run`` goes back to here."""
@@ -83,11 +110,18 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """For a class of your own, called before the callbacks."""
+        """For a class of your own, called before the callbacks; on all ranks."""
 
 
 class ObjectState(State):
     """Keeps Python objects: its attributes are those of ``kwargs``.
+
+    Args:
+        bcast_object, get_rank: as :class:`State`.
+        **kwargs: objects that can be copied and pickled, by the names of attributes.
+
+    Raises:
+        Mismatch, Aborted: by ``sync``: the ranks disagree; a rank died or left.
 
     Example:
         >>> state = ObjectState(epoch=0, batch=0)
@@ -124,9 +158,79 @@ class ObjectState(State):
             ObjectState.restore(self)
 
 
+class Kept:
+    """A part of a state that is no plain object: a model for example, and its last copy. Internal.
+
+    Args:
+        value: the attribute of the state.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.save()
+
+    def save(self) -> None:
+        """Copies it."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Makes it the copy."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Makes it rank 0's, and copies it. All ranks call it."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """``restore`` was called on all ranks."""
+
+
+class KeptState(ObjectState):
+    """A state of a framework: parts of its own, and plain objects. Internal.
+
+    Args:
+        parts: by the names of attributes.
+        plain: the attributes that are plain objects.
+    """
+
+    def __init__(self, parts: Mapping[str, Kept], plain: Mapping[str, Any]) -> None:
+        self._kept = dict(parts)
+        for name, it in self._kept.items():
+            setattr(self, name, it.value)
+        super().__init__(**plain)
+
+    def save(self) -> None:
+        for name, it in self._kept.items():
+            it.value = getattr(self, name)  # The script may have made another one.
+            it.save()
+        super().save()
+
+    def restore(self) -> None:
+        for name, it in self._kept.items():
+            it.restore()
+            setattr(self, name, it.value)
+        super().restore()
+
+    def sync(self) -> None:
+        for it in self._kept.values():
+            it.sync()
+        super().sync()
+
+    def reset(self) -> None:
+        for it in self._kept.values():
+            it.reset()
+
+
+Errors = Callable[[], ContextManager[Any]]
+"""Within it the errors of a framework's operations are Covey's."""
+
+
 def run(func: Callable[..., R]) -> Callable[..., R]:
     """Makes of ``func(state, ...)`` a function that goes back to the last commit and calls it again
     when an operation has failed on all ranks; before each call it calls ``state.sync()``.
+
+    Args:
+        func: called with a state first; it commits the state now and then.
 
     Raises:
         Mismatch: it has failed again without a commit between: it would for ever.
@@ -137,13 +241,21 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
         >>> hvd.elastic.run(train)(state)
     """
 
+    return retried(func, contextlib.nullcontext)
+
+
+def retried(func: Callable[..., R], errors: Errors) -> Callable[..., R]:
+    """As ``run``, of a framework with errors of its own. Internal."""
+
     @functools.wraps(func)
     def wrapped(state: State, *args: Any, **kwargs: Any) -> R:
         last = -1
         while True:
-            state.sync()
+            with errors():
+                state.sync()
             try:
-                return func(state, *args, **kwargs)
+                with errors():
+                    return func(state, *args, **kwargs)
             except Mismatch as error:
                 state.restore()
                 if state._commits == last:
@@ -153,6 +265,7 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
             except Aborted:
                 state.restore()
                 raise
-            state.on_reset()
+            with errors():
+                state.on_reset()
 
     return wrapped

@@ -42,6 +42,11 @@ class HostsUpdatedInterrupt(RuntimeError):
 
     Args:
         skip_sync: accepted for Horovod's sake.
+
+    Example:
+        >>> raise hvd.elastic.HostsUpdatedInterrupt()  # In a test of a script.
+        Traceback (most recent call last):
+        covey.horovod.HostsUpdatedInterrupt: the hosts have changed
     """
 
     def __init__(self, skip_sync: bool = False) -> None:

@@ -32,8 +32,8 @@ truncates toward zero (-3 and -4 give -3). Convert first where that matters."""
 Sum = ReduceOp.Sum
 """The sum, in rank order; that of integers wraps in their dtype."""
 Adasum = ReduceOp.Adasum
-"""For torch: ``allreduce``, ``grouped_allreduce`` and ``DistributedOptimizer``. The sum of what is
-orthogonal in the ranks' tensors, the mean of what is parallel (arXiv:2006.02924)."""
+"""For torch and TensorFlow: ``allreduce``, ``grouped_allreduce`` and ``DistributedOptimizer``. The
+sum of what is orthogonal in the ranks' tensors, the mean of what is parallel (arXiv:2006.02924)."""
 Min = ReduceOp.Min
 """The smallest number, element by element."""
 Max = ReduceOp.Max
@@ -43,7 +43,7 @@ Product = ReduceOp.Product
 
 NO_ADASUM = (
     "op=Adasum is there for allreduce, grouped_allreduce and DistributedOptimizer of covey.torch "
-    "only; use op=Average"
+    "and covey.tensorflow only; use op=Average"
 )
 CORE_CODES = (1, 0, -1, 2, 3, 4)
 """ReduceOp -> covey_op."""

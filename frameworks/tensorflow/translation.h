@@ -3,6 +3,9 @@
 #ifndef COVEY_FRAMEWORKS_TENSORFLOW_TRANSLATION_H_
 #define COVEY_FRAMEWORKS_TENSORFLOW_TRANSLATION_H_
 
+#include <string>
+
+#include "absl/strings/cord.h"
 #include "core/api/covey.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/status.h"
@@ -15,6 +18,10 @@ namespace tf = tensorflow;
 // callback sees to its end. Measured: that hand-over takes 50 to 100 us, an exchange of small
 // tensors 1 to 10.
 inline constexpr int64_t kHandOverNs = 50 * 1000;
+
+// Under this key a status has the covey_code, the rank that caused it and the core's message, as
+// "4 2 rank 2 has ended": TensorFlow adds to a message, and one code of its own stands for several.
+inline constexpr char kPayload[] = "covey";
 
 // The status of a call of the core's, with its message.
 inline absl::Status StatusOf(covey_code code, const covey_error& error) {
@@ -33,7 +40,11 @@ inline absl::Status StatusOf(covey_code code, const covey_error& error) {
   };
   if (code == COVEY_OK) return absl::OkStatus();
   const bool known = code > 0 && code <= COVEY_NOT_FINITE;
-  return absl::Status(known ? kCodes[code] : absl::StatusCode::kInternal, error.message);
+  absl::Status status(known ? kCodes[code] : absl::StatusCode::kInternal, error.message);
+  std::string cause = std::to_string(code) + " " + std::to_string(error.peer_rank) + " ";
+  cause += error.message;
+  status.SetPayload(kPayload, absl::Cord(cause));  // TensorFlow exports no Cord of a std::string&&.
+  return status;
 }
 
 // BOOL for what the core does not have.

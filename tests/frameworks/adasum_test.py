@@ -15,7 +15,7 @@ from ranks import SEED, SharedPool, also, refusal_of
 
 import covey
 import covey.torch as hvd
-from covey.torch.adasum_parts import levels_of
+from covey.adasum_layout import levels_of
 
 pool = SharedPool(__file__)
 SHAPES = ((3, 5), (), (17,), (0,), (2, 3, 4), (1000,))
@@ -231,7 +231,7 @@ class AdasumTest(unittest.TestCase):
         for found in pool(3).call(refusals):
             self.assertIn("floating-point numbers, not of torch.int32", found["int"])
             self.assertIn("no codecs", found["codec"])
-            self.assertIn("covey.torch only", found["scatter"])
+            self.assertIn("covey.torch and covey.tensorflow only", found["scatter"])
             self.assertIn("must not be 0", found["factor"])
             self.assertIn("Mismatch", found["shape"])
             self.assertRegex(found["shape"], r"rank 0 has 'float32 \[4\]', rank 1 has .*\[5\]")

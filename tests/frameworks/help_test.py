@@ -16,7 +16,8 @@ from tools.reference.lacking import lacking
 from tools.reference.surface import Name
 
 _HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
-_OF_TENSORFLOW = ("covey.tensorflow", "covey.keras", "covey.keras.callbacks")
+_OF_TENSORFLOW = ("covey.tensorflow", "covey.tensorflow.elastic", "covey.keras",
+                  "covey.keras.callbacks", "covey.keras.elastic")
 _LEAST_NAMES = {
     "covey": 80,
     "covey.torch": 70,
@@ -44,6 +45,7 @@ class HelpTest(unittest.TestCase):
 
     def test_of_torch(self) -> None:
         self.check("covey.torch")
+        self.check("covey.torch.elastic")
 
     def test_of_numpy(self) -> None:
         self.check("covey.numpy")

@@ -197,14 +197,14 @@ class PagesTest(unittest.TestCase):
             wanted.append(f"| `COVEY_{knob['name'].upper()}` | {default} | {knob['help']} |")
         self.assertEqual(rows, wanted)
 
-    def test_the_guide_lists_what_is_missing_of_horovod(self) -> None:
-        page = PAGES["coming-from-horovod"]
-        (row,) = re.findall(r"^\| `covey.tensorflow` \| (.*) \|$", page, re.M)
-        source = pathlib.Path(covey.__file__).parent / "tensorflow" / "__init__.py"
-        told = source.read_text(encoding="utf-8").partition("_NOT_YET = (")[2].partition(")")[0]
-        names = set(re.findall(r'"(\w+)"', told))
-        self.assertIn("elastic", names)
-        self.assertEqual(set(re.findall("`([^`]+)`", row)), names)
+    def test_the_guide_names_each_state_and_callback_of_elastic(self) -> None:
+        told = set(re.findall("`([A-Za-z]+)`", PAGES["coming-from-horovod"]))
+        folder = pathlib.Path(covey.__file__).parent
+        for module in ("torch", "tensorflow", "keras"):
+            source = (folder / module / "elastic.py").read_text(encoding="utf-8")
+            names = re.findall(r'"(\w+)"', source.partition("__all__ = [")[2].partition("]")[0])
+            self.assertIn("run", names)
+            self.assertEqual(set(names) - told, set(), module)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,12 @@ from tools.reference import docstring
 MODULES = (
     "covey",
     "covey.torch",
+    "covey.torch.elastic",
     "covey.tensorflow",
     "covey.keras",
     "covey.keras.callbacks",
+    "covey.keras.elastic",
+    "covey.tensorflow.elastic",
     "covey.numpy",
     "covey.loggers",
 )

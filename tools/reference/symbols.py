@@ -12,15 +12,11 @@ _LIST = pathlib.Path(__file__).with_name("horovod.txt")
 _OF_LAUNCHER = pathlib.Path(__file__).with_name("horovodrun.txt")
 
 # By name, or by module and name: why Covey has it not.
-ABSENT = {
-    "tensorflow.elastic": "`covey.torch.elastic` only, over a fixed number of ranks",
-    "keras.elastic": "`covey.torch.elastic` only, over a fixed number of ranks",
-}
+ABSENT: Dict[str, str] = {}
 
 # The difference in what a call does; the arguments are compared.
 DIFFERS = {
-    "tensorflow.Adasum": "the constant is there; `op=Adasum` raises Unsupported",
-    "keras.Adasum": "the constant is there; `op=Adasum` raises Unsupported",
+    "elastic": "over a fixed number of ranks",
     "HorovodInternalError": "the base of `Mismatch` and `Aborted`",
     "ProcessSet": "`Group`: takes ranks, no communicator of MPI; its id is read only",
     "init": "`comm` is None or the list of all ranks; groups need no registration",

@@ -9,6 +9,9 @@ import keras
 from covey.errors import InvalidArgument
 from covey.keras import names_here
 from covey.keras.wrapped import WrappedOptimizer
+from covey.reduce_op import ReduceOp
+
+_KEPT = ("op", "backward_passes_per_step", "average_aggregated_gradients", "scale_local_gradients")
 
 
 def load_model(
@@ -26,7 +29,8 @@ def load_model(
         filepath: a file that ``model.save()`` has written.
         custom_optimizers: classes of optimizers that Keras does not have.
         custom_objects: as for ``keras.models.load_model``.
-        compression, options: of ``DistributedOptimizer``, ``method`` for example.
+        compression, options: of ``DistributedOptimizer``, ``method`` for example. What is not given
+            is as the model was saved, but for the method and ``gradient_predivide_factor``.
         legacy_opts: False: Keras 3 has none.
 
     Raises:
@@ -45,6 +49,9 @@ def load_model(
     if optimizer is None:
         raise InvalidArgument(f"the model in {filepath} has no optimizer: it was not compiled")
     if isinstance(optimizer, WrappedOptimizer):
+        saved = optimizer.get_config()
+        options = {**{name: saved[name] for name in _KEPT}, **options}
+        options["op"] = ReduceOp(options["op"])
         optimizer = optimizer.inner_optimizer
     if compression is not None:
         options["compression"] = compression

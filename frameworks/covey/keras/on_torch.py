@@ -10,7 +10,7 @@ from .. import horovod  # Relative: pyright knows its __all__ so.
 from covey.collectives import barrier, join
 from covey.group import Group, world
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
-from covey.keras import callbacks
+from covey.keras import callbacks, elastic
 from covey.keras.checkpoint import load, save
 from covey.keras.mean_model import consensus
 from covey.keras.models import load_model
@@ -74,6 +74,7 @@ __all__ = [
     "consensus",
     "cross_rank",
     "cross_size",
+    "elastic",
     "gather",
     "grouped_allgather",
     "grouped_allreduce",
@@ -98,8 +99,6 @@ __all__ = [
 ]
 __all__ += horovod.__all__
 
-_NOT_YET = ("elastic",)
-
 _OF_TENSORFLOW = (
     "DistributedGradientTape",
     "PartialDistributedGradientTape",
@@ -120,7 +119,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"covey.keras.{name} needs KERAS_BACKEND=tensorflow: Keras runs on torch here"
         )
-    raise absent(__name__, name, *_NOT_YET)
+    raise absent(__name__, name)
 
 
 def __dir__() -> List[str]:

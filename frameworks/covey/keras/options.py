@@ -9,11 +9,13 @@ import keras
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group
 from covey.method import GRADIENTS, parsed, plans
-from covey.reduce_op import Average, Sum, core_code
+from covey.reduce_op import Adasum, Average, Sum, core_code
 
 
-def check_options(optimizer: Any, op: int, factor: float, num_groups: Any, groups: Any) -> None:
-    """Refuses what there is not.
+def check_options(
+    optimizer: Any, op: int, factor: float, num_groups: Any, groups: Any, has_adasum: bool = False
+) -> None:
+    """Refuses what there is not; ``has_adasum``: on this backend.
 
     Raises:
         InvalidArgument, Unsupported: (ValueErrors) name what is wrong, and what to use.
@@ -26,9 +28,10 @@ def check_options(optimizer: Any, op: int, factor: float, num_groups: Any, group
             "optimizer must be one of Keras 3, such as keras.optimizers.SGD(0.1), or its name, "
             f"not {what}"
         )
-    core_code(op)
-    if op not in (Average, Sum):
-        raise Unsupported("op must be Average or Sum")
+    if op != Adasum or not has_adasum:
+        core_code(op)
+        if op not in (Average, Sum):
+            raise Unsupported(f"op must be Average{', Adasum' * has_adasum} or Sum")
     if not factor > 0:
         raise InvalidArgument("gradient_predivide_factor must be positive")
     if factor != 1.0 and op != Average:

@@ -162,28 +162,35 @@ class _Sums:
     Args:
         passes: so many make a step.
         is_mean: the sums are divided by this number.
+
+    Attributes:
+        passes, is_mean: these.
     """
 
     def __init__(self, passes: int, is_mean: bool) -> None:
-        self._passes, self._is_mean = passes, is_mean
+        self.passes, self.is_mean = passes, is_mean
         self._count = 0
         self._kept: List[torch.Tensor] = []
 
     def add(self, gradients: List[torch.Tensor]) -> Optional[List[torch.Tensor]]:
         """Adds them. The sums after the last pass of a step, else None."""
-        if self._passes == 1:
+        if self.passes == 1:
             return gradients
         if self._count == 0:
             self._kept = [it.clone() for it in gradients]
         else:
             torch._foreach_add_(self._kept, gradients)
-        self._count = (self._count + 1) % self._passes
+        self._count = (self._count + 1) % self.passes
         if self._count > 0:
             return None
-        if self._is_mean:
-            torch._foreach_div_(self._kept, float(self._passes))
+        if self.is_mean:
+            torch._foreach_div_(self._kept, float(self.passes))
         sums, self._kept = self._kept, []
         return sums
+
+    def abandon(self) -> None:
+        """Drops the sums of a step that has not all passes."""
+        self._count, self._kept = 0, []
 
 
 def _dense(gradient: Any) -> torch.Tensor:

@@ -58,8 +58,10 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         self._covey_method, self._covey_op, self._covey_group = method, op, group
         self._covey_is_chosen, self._covey_factor = is_chosen, factor
         self._covey_local = VariableSet()
+        self._covey_scales_local = scale_local
         self._covey_local_scale = 1 / group.size() if scale_local else 1.0
         self._covey_own: List[Any] = []  # Of a step: the gradients of local variables.
+        self._covey_sum: Any = None  # Of the backend: adds gradients of several passes.
         self._covey_trainer: Any = None
         self._covey_resumption: Optional[Resumption] = None
         self.inner_optimizer = optimizer
@@ -104,26 +106,41 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         """Nothing: the inner optimizer loads its own."""
 
     def get_config(self) -> Any:
-        """Of a saved model: the inner optimizer, and the method if the script has chosen one."""
+        """Of a saved model: the inner optimizer, the options of a step, and the method if the
+        script has chosen one. Without the process set, and without the local variables."""
         return {
             "name": self.name,
             "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
             "op": int(self._covey_op),
             "gradient_predivide_factor": float(self._covey_factor),
+            "backward_passes_per_step": self._covey_sum.passes,
+            "average_aggregated_gradients": self._covey_sum.is_mean,
+            "scale_local_gradients": self._covey_scales_local,
             "method": self._covey_method if self._covey_is_chosen else None,
         }
 
     @classmethod
     def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
         """Of a saved model. Needs ``init()``; without it load with ``compile=False``."""
-        inner = keras.saving.deserialize_keras_object(config["optimizer"], custom_objects)
-        return cls(
-            inner,
-            name=config["name"],
-            op=ReduceOp(config["op"]),
-            gradient_predivide_factor=config.get("gradient_predivide_factor", 1.0),
-            method=config["method"],
-        )
+        options = dict(config)  # Of older versions without some.
+        inner = keras.saving.deserialize_keras_object(options.pop("optimizer"), custom_objects)
+        return cls(inner, op=ReduceOp(options.pop("op")), **options)
+
+    # ---- Of what ranks share ----------------------------------------------------------------
+
+    def is_local(self, variable: Any) -> bool:
+        """Whether it stays each rank's own, by ``register_local_var``.
+
+        Args:
+            variable: one of Keras, or the backend's own one in it.
+        """
+        return variable in self._covey_local
+
+    def shared_variables(self) -> List[Any]:
+        """``variables`` without the state of local ones."""
+        everything = self._trainable_variables
+        apart = [it for it in everything if it in self._covey_local]
+        return without_slots_of(apart, everything, self.variables)
 
     # ---- Training -------------------------------------------------------------------------------
 
@@ -178,6 +195,10 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         """``finish()``; ``fit()`` calls it at its end."""
         self.finish()
         self.inner_optimizer.finalize_variable_values(var_list)
+
+    def abandon(self) -> None:
+        """Drops the gradients of passes that are not a whole step yet."""
+        self._covey_sum.abandon()
 
     def close(self) -> None:
         """Gives the memory of the exchanges back; the next step begins a training anew."""
@@ -273,10 +294,8 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
     def _kept(self) -> List[Any]:
         """The optimizer's state that ranks share, as variables of the backend: without the learning
         rate and the state of local variables."""
-        rate, everything = self._rate(), self._trainable_variables
-        apart = [it for it in everything if it in self._covey_local]
-        kept = [it for it in self.inner_optimizer.variables if it is not rate]
-        return [plain(it) for it in without_slots_of(apart, everything, kept)]
+        rate = self._rate()
+        return [plain(it) for it in self.shared_variables() if it is not rate]
 
 
 def _scaled(gradient: Any, scale: float) -> Any:

@@ -110,8 +110,6 @@ __all__ += ops.__all__
 __all__ += neighbor_ops.__all__
 __all__ += place_ops.__all__
 
-_NOT_YET = ("elastic",)
-
 _LATE = {  # Keras takes seconds to import, and so do parts of TensorFlow 1.
     "BroadcastGlobalVariablesHook": "session_hook",
     "DistributedOptimizer": "distributed_optimizer",
@@ -131,10 +129,12 @@ def code_of_dtype(dtype: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if name in _LATE:
         return getattr(importlib.import_module(f"{__name__}.{_LATE[name]}"), name)
+    if name == "elastic":  # Needs Keras, too.
+        return importlib.import_module(f"{__name__}.elastic")
     base = name.rstrip("_")
     if base.endswith("_async") or (name.endswith("_") and base in ops.__all__):
         raise AttributeError(
             f"{__name__} has no {name}: tensors are never overwritten, and operations in a "
             f"tf.function are asynchronous as they are; use {base.replace('_async', '')}"
         )
-    raise absent(__name__, name, *_NOT_YET)
+    raise absent(__name__, name)

@@ -18,17 +18,20 @@ class Accumulation:
         passes: so many make a step.
         is_mean: the sums are divided by this number.
 
+    Attributes:
+        passes, is_mean: these.
+
     Raises:
         InvalidArgument: (a ValueError) ``passes`` is not 1 or more.
     """
 
     def __init__(self, passes: int, is_mean: bool) -> None:
-        self._passes, self._is_mean = check_passes(passes), is_mean
+        self.passes, self.is_mean = check_passes(passes), is_mean
         self._kept: Any = None
 
     def add(self, gradients: List[Any], step: Step) -> None:
         """Adds them; after the last pass of a step ``step`` gets the sums. In a tf.function too."""
-        if self._passes == 1:
+        if self.passes == 1:
             step(gradients)
             return
         if self._kept is None:
@@ -41,11 +44,19 @@ class Accumulation:
         count.assign_add(1)
 
         def end() -> Any:
-            scale = self._passes if self._is_mean else 1
+            scale = self.passes if self.is_mean else 1
             totals = [tf.identity(total) / tf.cast(scale, total.dtype) for total in sums]
             for total in sums:
                 total.assign(tf.zeros_like(total))
             step(totals)
             return tf.constant(True)
 
-        tf.cond(count % self._passes == 0, end, lambda: tf.constant(False))
+        tf.cond(count % self.passes == 0, end, lambda: tf.constant(False))
+
+    def abandon(self) -> None:
+        """Drops the sums of a step that has not all passes. Outside of tf.function."""
+        if self._kept is None:
+            return
+        count, sums = self._kept
+        for variable in (count, *sums):
+            variable.assign(tf.zeros_like(variable))

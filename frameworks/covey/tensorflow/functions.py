@@ -10,7 +10,7 @@ from covey import objects
 from covey.group import Group, world
 from covey.requests import BROADCAST, How
 from covey.tensorflow import requests
-from covey.tensorflow.ops import by_dtype
+from covey.tensorflow.requests import by_dtype
 
 
 def broadcast_variables(

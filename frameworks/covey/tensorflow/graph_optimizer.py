@@ -10,7 +10,7 @@ from covey.errors import Unsupported
 from covey.group import Group, world
 from covey.local_variables import VariableSet
 from covey.method import unused
-from covey.reduce_op import Average
+from covey.reduce_op import Adasum, Average
 from covey.tensorflow.compression import Compression, Compressor
 from covey.tensorflow.reduction import Reduction, scaled
 
@@ -27,7 +27,7 @@ class GraphOptimizer(tf.compat.v1.train.Optimizer):
         name: of the optimizer; None: "Distributed" and the class of ``optimizer``.
         use_locking: accepted for Horovod's sake.
         compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups,
-            process_set: as :class:`covey.tensorflow.DistributedGradientTape`.
+            process_set: as :class:`covey.tensorflow.DistributedGradientTape`, without op=Adasum.
         backward_passes_per_step: 1.
         scale_local_gradients: divides the gradients of local variables by the size of
             ``process_set``.
@@ -69,6 +69,10 @@ class GraphOptimizer(tf.compat.v1.train.Optimizer):
             raise Unsupported(
                 f"{kind} is an optimizer of TensorFlow 1: backward_passes_per_step must be 1; "
                 "keras.optimizers have it"
+            )
+        if op == Adasum:
+            raise Unsupported(
+                f"{kind} is an optimizer of TensorFlow 1: op=Adasum needs one of keras.optimizers"
             )
         self._optimizer = optimizer
         self._reduction = Reduction(

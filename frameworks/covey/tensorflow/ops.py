@@ -28,12 +28,12 @@ from typing import Any, Dict, List, Optional, Sequence, Type
 import tensorflow as tf
 
 from covey.collectives import check_scale
-from covey.errors import InvalidArgument
 from covey.group import Group, world
-from covey.reduce_op import Average, Sum, choose_op, core_code
+from covey.reduce_op import CORE_CODES, Adasum, Average, Sum, choose_op, core_code
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, GATHER, REDUCESCATTER, How
-from covey.tensorflow import requests
+from covey.tensorflow import adasum, requests
 from covey.tensorflow.compression import Compression, Compressor
+from covey.tensorflow.requests import by_dtype
 
 __all__ = [
     "allgather",
@@ -46,6 +46,8 @@ __all__ = [
     "grouped_reducescatter",
     "reducescatter",
 ]
+
+_ADASUM = CORE_CODES[Adasum]  # No covey_op: the core knows nothing of it.
 
 
 def allreduce(
@@ -71,7 +73,8 @@ def allreduce(
         average: deprecated, use ``op``.
         device_dense, device_sparse, ignore_name_scope: accepted for Horovod's sake.
         compression: ``Compression.none``, ``.fp16`` or ``.bf16``.
-        op: Average (when None), Sum, Min, Max or Product.
+        op: Average (when None), Sum, Min, Max, Product or, of floating-point numbers in shapes that
+            are known before it runs, Adasum.
         prescale_factor, postscale_factor: not 0.
         name, process_set: see the module.
 
@@ -92,12 +95,18 @@ def allreduce(
         return _allreduce_slices(tensor, chosen, name, process_set)
     how = _reduction(ALLREDUCE, "allreduce", chosen, prescale_factor, postscale_factor)
     small, ctx = compression.compress(tf.convert_to_tensor(tensor))
-    return compression.decompress(requests.allreduce(how, [small], name, process_set)[0], ctx)
+    return compression.decompress(_allreduce(how, [small], name, process_set)[0], ctx)
 
 
 def _reduction(kind: int, kind_name: str, op: int, prescale: float, postscale: float) -> How:
     check_scale(prescale, postscale)
-    return How(kind, kind_name, core_code(op), 0, prescale, postscale)
+    is_adasum = op == Adasum and kind == ALLREDUCE
+    return How(kind, kind_name, _ADASUM if is_adasum else core_code(op), 0, prescale, postscale)
+
+
+def _allreduce(how: How, tensors: Sequence[Any], name: Optional[str], group: Group) -> List[Any]:
+    operation = adasum.allreduce if how.op == _ADASUM else requests.allreduce
+    return operation(how, tensors, name, group)
 
 
 def _refused_slices(name: Optional[str], why: str) -> NotImplementedError:
@@ -159,7 +168,7 @@ def grouped_allreduce(
         return results
     how = _reduction(ALLREDUCE, "grouped_allreduce", chosen, prescale_factor, postscale_factor)
     given = [results[i] for i in dense]
-    reduced = _compressed(requests.allreduce, how, given, compression, name, process_set)
+    reduced = _compressed(_allreduce, how, given, compression, name, process_set)
     for i, tensor in zip(dense, reduced):
         results[i] = tensor
     return results
@@ -176,24 +185,6 @@ def _compressed(
     pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
     results = by_dtype(operation, how, [tensor for tensor, _ in pairs], name, group)
     return [compression.decompress(it, ctx) for it, (_, ctx) in zip(results, pairs)]
-
-
-def by_dtype(
-    operation: Any, how: How, tensors: Sequence[Any], name: Optional[str], group: Group
-) -> List[Any]:
-    """The results of ``operation`` (of covey.tensorflow.requests), one request for each dtype."""
-    places: Dict[Any, List[int]] = {}
-    for place, tensor in enumerate(tensors):
-        places.setdefault(tensor.dtype, []).append(place)
-    if not places:
-        raise InvalidArgument("a grouped operation needs at least one tensor")
-    results: List[Any] = [None] * len(tensors)
-    for dtype, mine in places.items():
-        part = name if name is None or len(places) == 1 else f"{name}.{dtype.name}"
-        done = operation(how, [tensors[place] for place in mine], part, group)
-        for place, result in zip(mine, done):
-            results[place] = result
-    return results
 
 
 def broadcast(

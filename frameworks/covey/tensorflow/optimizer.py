@@ -6,7 +6,7 @@ step of the core's trainer, which does the exchanges and asks for updates by the
 
 from __future__ import annotations
 
-from typing import Any, ContextManager, List, Optional, Type
+from typing import Any, ContextManager, Dict, List, Optional, Type, Union
 
 import keras
 import tensorflow as tf
@@ -17,8 +17,9 @@ from covey.group import Group, world
 from covey.keras.wrapped import WrappedOptimizer, own_class
 from covey.local_variables import plain
 from covey.method import choose
-from covey.reduce_op import Average
+from covey.reduce_op import Adasum, Average
 from covey.tensorflow.accumulation import Accumulation
+from covey.tensorflow.adasum_trainer import AdasumTrainer, check_method
 from covey.tensorflow.compression import Compression, Compressor
 from covey.tensorflow.optimizer_options import check_options, with_compression
 from covey.tensorflow.trainer import Trainer
@@ -43,7 +44,8 @@ class DistributedOptimizer(WrappedOptimizer):
         sparse_as_dense: accepted: ``tf.IndexedSlices`` are always made dense.
         gradient_predivide_factor: with Average: divides gradients before all ranks' are summed up,
             and multiplies after it. Only with a method that sums them up.
-        op: Average or Sum, of gradients.
+        op: of gradients: Average or Sum; of updates: Adasum, by the method allreduce. Then the
+            learning rate is that of one rank, and the optimizer's state stays each rank's own.
         backward_passes_per_step: so many calls of ``apply()`` add up to one step.
         average_aggregated_gradients: divides the sum of these by their number.
         process_set: the ranks that train together. Another rank trains by itself.
@@ -93,13 +95,18 @@ class DistributedOptimizer(WrappedOptimizer):
         if isinstance(optimizer, str):
             optimizer = keras.optimizers.get(optimizer)
         check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
-        text = with_compression(choose(method, settings), compression)
+        text = choose(method, settings)
+        if op == Adasum:
+            check_method(text, process_set)
+        else:
+            text = with_compression(text, compression)
         added = Accumulation(backward_passes_per_step, average_aggregated_gradients)
         super().__init__(
             optimizer, name, op=op, group=process_set, method=text, is_chosen=method is not None,
             factor=gradient_predivide_factor, scale_local=scale_local_gradients,
         )
         self._covey_sum = added
+        self._covey_compression = compression  # By op=Adasum; else it is a codec of the method.
 
     @tf.autograph.experimental.do_not_convert
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
@@ -147,18 +154,31 @@ class DistributedOptimizer(WrappedOptimizer):
     def _outside(self) -> ContextManager[Any]:
         return tf.init_scope()
 
-    def _open(self, variables: List[Any]) -> Trainer:
+    def _open(self, variables: List[Any]) -> Union[Trainer, AdasumTrainer]:
+        plains = [plain(variable) for variable in variables]
+        common: Dict[str, Any] = {
+            "method": self._covey_method,
+            "group": self._covey_group,
+            "root": self.root_rank,
+            "resumption": self._covey_resumption,
+        }
+        if self._covey_op == Adasum:
+            return AdasumTrainer(
+                plains,
+                self._update,
+                self._kept(),
+                compression=self._covey_compression,
+                count=self.iterations,
+                **common,
+            )
         return Trainer(
-            [plain(variable) for variable in variables],
+            plains,
             self._update,
             self._kept(),
-            method=self._covey_method,
             op=self._covey_op,
-            group=self._covey_group,
             num_hypers=0 if self._rate() is None else 1,
             begin=self.iterations,
-            root=self.root_rank,
-            resumption=self._covey_resumption,
+            **common,
         )
 
     def _update(self, gradients: List[Any], hypers: Any) -> None:

@@ -25,7 +25,7 @@ def check_options(optimizer: Any, op: int, factor: float, num_groups: Any, group
             f"Keras runs on {keras.backend.backend()} here: covey.tensorflow needs "
             "KERAS_BACKEND=tensorflow; covey.keras works on torch too"
         )
-    options.check_options(optimizer, op, factor, num_groups, groups)
+    options.check_options(optimizer, op, factor, num_groups, groups, has_adasum=True)
 
 
 def with_compression(method: str, compression: Type[Compressor]) -> str:

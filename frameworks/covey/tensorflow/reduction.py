@@ -9,7 +9,7 @@ import tensorflow as tf
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group
 from covey.local_variables import VariableSet, listed
-from covey.reduce_op import Average, Sum
+from covey.reduce_op import Adasum, Average, Sum
 from covey.tensorflow.compression import Compressor
 from covey.tensorflow.ops import allreduce, grouped_allreduce
 
@@ -34,8 +34,8 @@ class Reduction:
         groups: Any,
         process_set: Group,
     ) -> None:
-        if op not in (Average, Sum):
-            raise Unsupported("gradients are reduced by Average or Sum: op must be one of them")
+        if op not in (Average, Sum, Adasum):
+            raise Unsupported("op of gradients must be Average, Sum or Adasum")
         self._groups: List[VariableSet] = []
         if isinstance(groups, (list, tuple)):
             self._groups = [VariableSet(listed(it, "groups", tf.Variable)) for it in groups]

@@ -15,7 +15,7 @@ from covey.basics import rank
 from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.reduce_op import Average, Sum, core_code
-from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, How
+from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, How
 from covey.state import state
 from covey.tensorflow.streams import handle_of, name_of, operations
 
@@ -108,6 +108,35 @@ def neighbor_allreduce(
         any_sum=any_sum,
         **attributes,
     )
+
+
+def by_dtype(
+    operation: Any, how: How, tensors: Sequence[Any], name: Optional[str], group: Group
+) -> List[Any]:
+    """The results of ``operation``, one of the functions above, one request for each dtype."""
+    places: Dict[Any, List[int]] = {}
+    for place, tensor in enumerate(tensors):
+        places.setdefault(tensor.dtype, []).append(place)
+    if not places:
+        raise InvalidArgument("a grouped operation needs at least one tensor")
+    results: List[Any] = [None] * len(tensors)
+    for dtype, mine in places.items():
+        part = name if name is None or len(places) == 1 else f"{name}.{dtype.name}"
+        done = operation(how, [tensors[place] for place in mine], part, group)
+        for place, result in zip(mine, done):
+            results[place] = result
+    return results
+
+
+def read(tensors: Sequence[Any]) -> List[Any]:
+    """The values of variables."""
+    return [tf.convert_to_tensor(tensor) for tensor in tensors]
+
+
+def of_root(tensors: Sequence[Any], root: int, name: str, group: Group) -> List[Any]:
+    """The values that rank ``root`` has."""
+    how = How(BROADCAST, "broadcast", root=root)
+    return by_dtype(broadcast, how, read(tensors), name, group)
 
 
 # ---- Gradients: as in Horovod, of copies of one tensor (broadcast, allgather) the mean -----------

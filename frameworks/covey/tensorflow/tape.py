@@ -26,7 +26,8 @@ class DistributedGradientTape:
         device_dense, device_sparse: accepted for Horovod's sake.
         compression: ``Compression.none``, ``.fp16`` or ``.bf16``.
         sparse_as_dense: makes ``tf.IndexedSlices`` dense; else their rows are gathered.
-        op: Average or Sum.
+        op: Average, Sum or Adasum, each gradient by itself; by Adasum ``tf.IndexedSlices`` need
+            ``sparse_as_dense``.
         gradient_predivide_factor: with Average: divides before the sum by this, after it by the
             size over this.
         num_groups: how many buckets; 0: by size.

@@ -23,7 +23,8 @@ from covey.reduce_op import core_code
 from covey.requests import BROADCAST, How
 from covey.state import state
 from covey.tensorflow import requests
-from covey.tensorflow.ops import by_dtype
+from covey.tensorflow.adasum_trainer import agree_on_kind
+from covey.tensorflow.requests import of_root, read
 from covey.tensorflow.streams import operations
 from covey.trained_steps import TrainedSteps
 from covey.trainer_handle import TrainerHandle
@@ -152,6 +153,7 @@ class Trainer:
             )
 
         met = meet(group, _NAME, terms)
+        agree_on_kind(met, group)
         self.is_mixed = met.is_mixed
         if met.is_mixed:
             self._state, self._begin_at = [], met.begin
@@ -160,7 +162,7 @@ class Trainer:
         if resumption is not None:
             self._begin_at = resumption.position[BEGIN]
         else:
-            self._begin_at = int(_of_root([begin], root, name, group)[0])
+            self._begin_at = int(of_root([begin], root, name, group)[0])
         return name
 
     @property
@@ -251,7 +253,7 @@ class Trainer:
         if self.is_mixed:
             values = _each_of_root(everything, root, name, group)
         else:
-            values = _of_root(everything, root, f"{name}.begin", group)
+            values = of_root(everything, root, f"{name}.begin", group)
         _assign(everything, values)
         if self._is_equal is not None:
             self._is_equal.assign(True)
@@ -301,7 +303,7 @@ class Trainer:
             _assign(everything, operations.covey_trainer_take(self._handle, **_kinds(everything)))
 
         def collect_model() -> None:
-            operations.covey_trainer_put(self._handle, _read(of_model), of_model=True)
+            operations.covey_trainer_put(self._handle, read(of_model), of_model=True)
 
         def load_state() -> None:
             if self._state:  # An operation without results gives no list of them.
@@ -312,10 +314,10 @@ class Trainer:
             _COLLECT_MODEL: lambda hypers: collect_model(),
             _UPDATE: lambda hypers: self._update(get(False), hypers),
             _LOAD_MODEL: lambda hypers: _assign(of_model, get(True)),
-            _PACK: lambda hypers: operations.covey_trainer_give(self._handle, _read(everything)),
+            _PACK: lambda hypers: operations.covey_trainer_give(self._handle, read(everything)),
             _UNPACK: lambda hypers: take(),
             _LIST_STATE: lambda hypers: operations.covey_trainer_list(
-                self._handle, _read(self._state)
+                self._handle, read(self._state)
             ),
             _LOAD_STATE: lambda hypers: load_state(),
         }
@@ -345,20 +347,10 @@ def _python(function: Callable[[], None]) -> Any:
     return tf.py_function(call, [], tf.int32)
 
 
-def _read(variables: Tensors) -> List[Any]:
-    return [tf.convert_to_tensor(variable) for variable in variables]
-
-
-def _of_root(tensors: Tensors, root: int, name: str, group: Group) -> List[Any]:
-    """The values that rank ``root`` has."""
-    how = How(BROADCAST, "broadcast", root=root)
-    return by_dtype(requests.broadcast, how, _read(tensors), name, group)
-
-
 def _each_of_root(tensors: Tensors, root: int, name: str, group: Group) -> List[Any]:
     """The same, as other frameworks send them too."""
     how = How(BROADCAST, "broadcast", root=root)
     return [
         requests.broadcast(how, [it], begin_name(name, number), group)[0]
-        for number, it in enumerate(_read(tensors))
+        for number, it in enumerate(read(tensors))
     ]

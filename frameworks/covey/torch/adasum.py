@@ -1,11 +1,12 @@
 """Adasum over the ranks of a group, made of other operations. Internal.
 
 Maleki, Musuvathi, Mytkowicz, Saarikivi, Xu, Eksarevskiy, Ekanayake and Barsoum (2021), Scaling
-Distributed Training with Adaptive Summation, MLSys, arXiv:2006.02924. ``adasum_parts.py`` has the
-arithmetic. Here each rank gets one part of all ranks' vectors by an alltoall, so that of the L
-bytes of a vector (P-1)/P L travel; it goes through the levels of pairs, for each of which three
-numbers per tensor and pair are added up over the ranks; an allgather of (P-1)/P L bytes ends it. So
-the bytes are those of an allreduce in a ring, for any number of ranks, and all get the same bits.
+Distributed Training with Adaptive Summation, MLSys, arXiv:2006.02924. ``covey/adasum_layout.py``
+and ``adasum_parts.py`` have the arithmetic. Here each rank gets one part of all ranks' vectors by
+an alltoall, so that of the L bytes of a vector (P-1)/P L travel; it goes through the levels of
+pairs, for each of which three numbers per tensor and pair are added up over the ranks; an allgather
+of (P-1)/P L bytes ends it. So the bytes are those of an allreduce in a ring, for any number of
+ranks, and all get the same bits.
 
 The steps follow each other whenever this rank waits for anything in Covey.
 """
@@ -18,13 +19,14 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
+from covey.adasum_layout import levels_of
 from covey.call_variants import LATER, CallVariant
 from covey.errors import CoveyError, InvalidArgument, Mismatch, Unsupported
 from covey.group import Group
 from covey.objects import allgather_object
 from covey.reduce_op import Sum
 from covey.state import state
-from covey.torch.adasum_parts import DTYPES, HEADER_BYTES, Parts, levels_of
+from covey.torch.adasum_parts import DTYPES, HEADER_BYTES, Parts
 from covey.torch.layout import first_difference
 
 _UNNAMED = 256  # Operations without a name that may be in flight.

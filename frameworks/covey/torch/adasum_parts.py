@@ -1,54 +1,19 @@
-"""The arithmetic of Adasum on one rank's part of all ranks' tensors. Internal; no communication.
-
-Adasum of two vectors a and b is (1 - ab / 2aa) a + (1 - ab / 2bb) b, where ab, aa and bb are dot
-products: the sum of what is orthogonal, the mean of what is parallel. Of more ranks it is that of
-pairs: with p the largest power of two, first i takes i + p where there is such a rank, then i takes
-i + 1, i + 2, i + 4, ... (Maleki et al., 2021, arXiv:2006.02924). Of five ranks:
-
-    (((0 4) 1) (2 3))
-
-Each tensor has dot products of its own, so those of one rank's part are added up over the ranks.
-"""
+"""Adasum on one rank's part of all ranks' tensors. Internal; no communication. The pairs, and which
+tensors lie in a part: ``covey/adasum_layout.py``."""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Sequence
 
 import torch
 
+from covey.adasum_layout import Pair, Segment, factors_of, part_of, segments_of
 from covey.torch.layout import digest
 
 HEADER_BYTES = 16
-_ALIGN_BYTES = 16
 _HALVES = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64, *_HALVES)
 """The dtypes of Adasum; halves are added in float32."""
-
-Pair = Tuple[int, int]
-
-
-def levels_of(ranks: int) -> List[List[Pair]]:
-    """The pairs (i, j) of each level: i takes j. 0 has the whole in the end.
-
-    Example:
-        >>> levels_of(5)
-        [[(0, 4)], [(0, 1), (2, 3)], [(0, 2)]]
-    """
-    power = 1 << (ranks.bit_length() - 1)
-    levels = [[(i, i + power) for i in range(ranks - power)]] if ranks > power else []
-    step = 1
-    while step < power:
-        levels.append([(i, i + step) for i in range(0, power, 2 * step)])
-        step *= 2
-    return levels
-
-
-class _Segment(NamedTuple):
-    """Elements ``begin`` to ``end`` of this rank's part belong to tensor ``number``."""
-
-    number: int
-    begin: int
-    end: int
 
 
 class _Kind(NamedTuple):
@@ -75,24 +40,17 @@ class Parts:
         offset = HEADER_BYTES
         for dtype in dict.fromkeys(it.dtype for it in tensors):
             numbers = [i for i, it in enumerate(tensors) if it.dtype is dtype]
-            length = sum(tensors[i].numel() for i in numbers)
-            align = _ALIGN_BYTES // dtype.itemsize
-            part = -(-length // (ranks * align)) * align
+            part = part_of([tensors[i].numel() for i in numbers], ranks, dtype.itemsize)
             self._kinds.append(_Kind(dtype, numbers, part, offset))
             offset += part * dtype.itemsize
         self.message_bytes = offset
         self._segments = [self._segments_of(kind, index) for kind in self._kinds]
         self._rows: List[torch.Tensor] = []  # By dtype: [ranks, part].
 
-    def _segments_of(self, kind: _Kind, index: int) -> List[_Segment]:
-        found, begin = [], -index * kind.part
-        for number in kind.numbers:
-            end = begin + self._shapes[number].numel()
-            first, last = max(begin, 0), min(end, kind.part)
-            if first < last:
-                found.append(_Segment(number, first, last))
-            begin = end
-        return found
+    def _segments_of(self, kind: _Kind, index: int) -> List[Segment]:
+        counts = [self._shapes[number].numel() for number in kind.numbers]
+        found = segments_of(counts, kind.part, index)
+        return [it._replace(number=kind.numbers[it.number]) for it in found]
 
     def header(self) -> bytes:
         """The same on all ranks, or they differ."""
@@ -137,9 +95,7 @@ class Parts:
 
     def combine(self, pairs: Sequence[Pair], dots: torch.Tensor) -> None:
         """``dots``: the same of all ranks."""
-        squares, products = dots[:2], dots[2]
-        # A vector of zeros takes nothing away.
-        factors = torch.where(squares == 0, 1.0, 1 - products / (2 * squares)).tolist()
+        factors = factors_of(dots[:2], dots[2], torch.where).tolist()
         for rows, segments in zip(self._rows, self._segments):
             for number, begin, end in segments:
                 for p, (i, j) in enumerate(pairs):

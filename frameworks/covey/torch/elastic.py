@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Sampler
 
 from covey.basics import rank, size
-from covey.elastic import HostsUpdatedInterrupt, ObjectState, State, run
+from covey.elastic import HostsUpdatedInterrupt, Kept, KeptState, ObjectState, State, run
 from covey.objects import allgather_object
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
@@ -34,6 +34,9 @@ class ElasticSampler(Sampler[int]):  # pylint: disable=too-many-instance-attribu
         processed_indices: of samples that are done in it, as far as this rank knows.
         indices: this rank's, in the order of the last iteration.
 
+    Raises:
+        NotInitialized: (a ValueError) before ``init()``.
+
     Example:
         >>> state = hvd.elastic.TorchState(model, optimizer, sampler=sampler)
         >>> for number, batch in enumerate(loader):
@@ -51,7 +54,11 @@ class ElasticSampler(Sampler[int]):  # pylint: disable=too-many-instance-attribu
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """A new epoch begins: nothing of it was processed."""
+        """A new epoch begins: nothing of it was processed.
+
+        Args:
+            epoch: its number, from 0.
+        """
         self.epoch = epoch
         self.processed_indices = set()
         self.reset()
@@ -61,11 +68,20 @@ class ElasticSampler(Sampler[int]):  # pylint: disable=too-many-instance-attribu
         self.record_indices(self.get_indices(batch_idx, batch_size))
 
     def record_indices(self, indices: Sequence[int]) -> None:
-        """The samples of these numbers are done."""
+        """Some samples are done.
+
+        Args:
+            indices: their numbers in the dataset.
+        """
         self.processed_indices.update(indices)
 
     def get_indices(self, batch_idx: int, batch_size: int) -> List[int]:
-        """The numbers of the samples in that batch; fewer in the last one."""
+        """The numbers of the samples in a batch; fewer in the last one.
+
+        Args:
+            batch_idx: the batch's number in this rank's iteration.
+            batch_size: samples of a batch.
+        """
         begin = batch_idx * batch_size
         return self.indices[begin : begin + batch_size]
 
@@ -74,7 +90,11 @@ class ElasticSampler(Sampler[int]):  # pylint: disable=too-many-instance-attribu
         return {"epoch": self.epoch, "processed_indices": set(self.processed_indices)}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Goes on from there: the next iteration has what is left."""
+        """Goes on from a checkpoint: the next iteration has what is left.
+
+        Args:
+            state_dict: what :meth:`state_dict` has returned.
+        """
         self.epoch = state_dict["epoch"]
         self.processed_indices = set(state_dict["processed_indices"])
         self.reset()
@@ -100,39 +120,29 @@ class ElasticSampler(Sampler[int]):  # pylint: disable=too-many-instance-attribu
         return self.num_samples
 
 
-class _Kept:
-    """An attribute of a state, and its last copy."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.save()
+class _KeptDict(Kept):
+    """By ``state_dict`` and ``load_state_dict``."""
 
     def save(self) -> None:
-        """Copies it."""
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
-        """Makes it the copy."""
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
-    def sync(self) -> None:
-        """Makes it rank 0's."""
-        raise NotImplementedError
 
-
-class _KeptModel(_Kept):
+class _KeptModel(_KeptDict):
     def sync(self) -> None:
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
 
-class _KeptOptimizer(_Kept):
+class _KeptOptimizer(_KeptDict):
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
 
-class _KeptSampler(_Kept):
+class _KeptSampler(_KeptDict):
     def sync(self) -> None:
         """Samples that any rank has processed in the epoch of rank 0 are done."""
         everyone = allgather_object(self.value.state_dict(), "elastic.sampler")
@@ -142,7 +152,7 @@ class _KeptSampler(_Kept):
         self.save()
 
 
-def _kept(value: Any) -> Optional[_Kept]:
+def _kept(value: Any) -> Optional[Kept]:
     """None: a plain object."""
     if isinstance(value, torch.nn.Module):
         return _KeptModel(value)
@@ -151,13 +161,16 @@ def _kept(value: Any) -> Optional[_Kept]:
     return _KeptSampler(value) if isinstance(value, ElasticSampler) else None
 
 
-class TorchState(ObjectState):
+class TorchState(KeptState):
     """Keeps models, optimizers, samplers and plain objects, each an attribute.
 
     Args:
         model: a module, or None.
         optimizer: an optimizer, also a DistributedOptimizer, or None.
         **kwargs: more of them, ElasticSamplers, and objects that can be copied and pickled.
+
+    Raises:
+        Mismatch, Aborted: by ``sync``: the ranks disagree; a rank died or left.
 
     Example:
         >>> state = hvd.elastic.TorchState(model, optimizer, epoch=0, batch=0)
@@ -171,29 +184,10 @@ class TorchState(ObjectState):
     ) -> None:
         given = {"model": model, "optimizer": optimizer, **kwargs}
         found = {name: _kept(value) for name, value in given.items()}
-        self._kept = {name: it for name, it in found.items() if it is not None}
-        for name, it in self._kept.items():
-            setattr(self, name, it.value)
+        parts = {name: it for name, it in found.items() if it is not None}
         plain = {
             name: value
             for name, value in given.items()
-            if name not in self._kept and (value is not None or name in kwargs)
+            if name not in parts and (value is not None or name in kwargs)
         }
-        super().__init__(**plain)
-
-    def save(self) -> None:
-        for name, it in self._kept.items():
-            it.value = getattr(self, name)  # The script may have made another one.
-            it.save()
-        super().save()
-
-    def restore(self) -> None:
-        for name, it in self._kept.items():
-            it.restore()
-            setattr(self, name, it.value)
-        super().restore()
-
-    def sync(self) -> None:
-        for it in self._kept.values():
-            it.sync()
-        super().sync()
+        super().__init__(parts, plain)

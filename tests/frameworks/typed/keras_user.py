@@ -3,6 +3,7 @@
 import keras  # type: ignore[import-untyped]
 
 import covey.keras as hvd
+from covey.keras.elastic import CommitStateCallback, KerasState, run
 
 hvd.init()
 model = keras.Sequential([keras.layers.Dense(1)])
@@ -14,5 +15,16 @@ callbacks = [
 ]
 if hvd.rank() == 0:
     callbacks.append(keras.callbacks.ModelCheckpoint("model.keras"))
+state = KerasState(model, optimizer, epoch=0)
+callbacks.append(CommitStateCallback(state, batches_per_commit=100))
+
+
+@run
+def train(state: KerasState) -> int:
+    state.commit()
+    return 1
+
+
+done: int = train(state)
 optimizer.finish()
 hvd.shutdown()

@@ -3,6 +3,7 @@
 import tensorflow as tf  # type: ignore[import-untyped]
 
 import covey.tensorflow as hvd
+from covey.tensorflow import elastic
 
 hvd.init()
 variable = tf.Variable([1.0, 2.0])
@@ -14,5 +15,8 @@ gradients = taped.gradient(loss, [variable])
 mean = hvd.allreduce(loss, name="loss")
 parts = hvd.grouped_allreduce([loss, mean], op=hvd.Sum)
 received = hvd.allgather(variable)
+largest = hvd.allreduce(loss, op=hvd.Adasum)
+state = elastic.TensorFlowState([variable], batch=0)
+state.commit()
 ranks: int = hvd.size() * hvd.local_size()
 hvd.shutdown()

@@ -60,7 +60,7 @@ from covey.tensorflow import (
     start_timeline,
     stop_timeline,
 )
-from covey.tensorflow.keras import callbacks
+from covey.tensorflow.keras import callbacks, elastic
 from covey.tensorflow.keras.functions import (
     allgather,
     allreduce,
@@ -101,6 +101,7 @@ __all__ = [
     "consensus",
     "cross_rank",
     "cross_size",
+    "elastic",
     "gather",
     "grouped_allgather",
     "grouped_allreduce",
@@ -126,11 +127,9 @@ __all__ = [
 __all__ += horovod.__all__
 __all__ += place_ops.__all__
 
-_NOT_YET = ("elastic",)
-
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name, *_NOT_YET)
+    raise absent(__name__, name)
 
 
 def __dir__() -> List[str]:
