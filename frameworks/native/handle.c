@@ -4,7 +4,8 @@
  *
  * Rules (core/PROTOCOL.md):
  *  native-H1 Memory handed to the core stays alive until the operation has ended: a Handle holds
- *     `keep`; a Handle dropped before the end gives both to the orphans. Dealloc never waits.
+ *     `keep`; a Handle dropped before the end gives both to the orphans (dropped.c). Dealloc never
+ *     waits.
  *  native-H2 A handle number is used only with the runtime that made it (`life` counts runtimes),
  *     until it is released, by dealloc or by the end that wait() saw.
  * wait() lets other Python threads run and looks for signals at least every 50 ms. */
@@ -33,48 +34,11 @@ typedef struct {
   PyObject* weak;               /* weak references to this */
 } Handle;
 
-typedef struct Orphan {
-  covey_handle handle;
-  PyObject* keep;
-  struct Orphan* next;
-} Orphan;
-
 /* Guarded by the interpreter lock. */
 static PyTypeObject* handle_type;
-static Orphan* orphans;
 static uint64_t current_life;
 
 void EndLife(void) { ++current_life; }
-
-static void AddOrphan(covey_handle handle, PyObject* keep) {
-  Orphan* orphan = malloc(sizeof(*orphan));
-  if (orphan == NULL) return; /* Leaks `keep`: better than writing into freed memory. */
-  *orphan = (Orphan){.handle = handle, .keep = keep, .next = orphans};
-  orphans = orphan;
-}
-
-void SweepOrphans(int all) {
-  Orphan** link = &orphans;
-  Orphan* ended = NULL;
-  while (*link != NULL) {
-    Orphan* orphan = *link;
-    if (!all && covey_poll(NULL, orphan->handle) == 0) {
-      link = &orphan->next;
-      continue;
-    }
-    *link = orphan->next;
-    orphan->next = ended;
-    ended = orphan;
-  }
-  /* Unlinked first: letting go of a tensor may run Python code that comes back here. */
-  while (ended != NULL) {
-    Orphan* orphan = ended;
-    ended = orphan->next;
-    if (!all) covey_release(NULL, orphan->handle); /* native-H1: it has ended, nothing borrows */
-    Py_XDECREF(orphan->keep);
-    free(orphan);
-  }
-}
 
 PyObject* NewHandle(covey_handle handle, PyObject* keep) {
   Py_INCREF(keep);
@@ -108,6 +72,7 @@ static void HandleDealloc(PyObject* object) {
   Py_XDECREF(self->rows);
   if (self->finishing != NULL) PyThread_free_lock(self->finishing);
   int state = self->life == current_life && !self->released ? 1 : -1;
+  if (state == 1) NoteDropped(self->handle);
   if (state == 1 && !self->ended) state = covey_poll(NULL, self->handle);
   if (state == 0) { /* native-H1: in flight: the core still reads and writes the tensors */
     AddOrphan(self->handle, self->keep);
@@ -175,6 +140,7 @@ int WaitForEnd(PyObject* object, int64_t limit_ns) {
   Handle* self = (Handle*)object;
   if (RefuseOldHandle(self) != 0) return -1;
   if (self->released) return 0;
+  NoteSeen(self->handle);
   if (self->plain && self->waiting == 0 && covey_release_if_done(NULL, self->handle) == 1) {
     self->ended = self->released = 1;
     return 0;
@@ -243,6 +209,7 @@ static PyObject* HandlePoll(PyObject* object, PyObject* unused) {
   Handle* self = (Handle*)object;
   const int known = self->life == current_life && !self->released;
   if (known && covey_poll(NULL, self->handle) == 0) Py_RETURN_FALSE;
+  if (known) NoteSeen(self->handle);
   /* An error is for wait() to raise. */
   if (known && HasFinish(self) && covey_wait(NULL, self->handle, 0, NULL) == COVEY_OK)
     if (Finish(object) != 0) return NULL;

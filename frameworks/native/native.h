@@ -57,8 +57,20 @@ PyObject* NewHandle(covey_handle handle, PyObject* keep);
 /* The value that wait() is to return, of a Handle that has none yet. */
 void SetResult(PyObject* handle, PyObject* result);
 
+/* dropped.c ------------------------------------------------------------------------------------ */
+
+/* Keeps the reference to `keep` until the operation has ended. */
+void AddOrphan(covey_handle handle, PyObject* keep);
+
 /* Lets go of dropped operations that have ended. `all` says that every one has (after shutdown). */
 void SweepOrphans(int all);
+
+/* native-H7: what is known of the operation that was submitted last. A wait for it, or a look that
+ * finds it ended, is seen. RefuseRepeated: 0, or -1 with an exception set. */
+void NoteSubmitted(const covey_request* request, covey_handle handle);
+void NoteSeen(covey_handle handle);
+void NoteDropped(covey_handle handle);
+int RefuseRepeated(const covey_request* request);
 
 /* Waits as Handle.wait(timeout) does; limit_ns < 0: no limit. 0, or -1 with an exception set. */
 int WaitForEnd(PyObject* handle, int64_t limit_ns);

@@ -61,6 +61,7 @@ void FillTensor(covey_tensor* tensor, int dtype, const int64_t* shape, int32_t n
 
 PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
   SweepOrphans(0);
+  if (RefuseRepeated(request) != 0) return NULL;
   covey_error error;
   ClearError(&error);
   covey_handle handle = 0;
@@ -69,6 +70,7 @@ PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
     error.code = code;
     return RaiseError(&error);
   }
+  NoteSubmitted(request, handle);
   /* native-H1: the handle keeps the tensors while the operation is in flight. */
   return NewHandle(handle, keep);
 }

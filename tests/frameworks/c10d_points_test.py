@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import unittest
 from datetime import timedelta
-from typing import Any, List
+from typing import Any, List, cast
 
 import torch
 import torch.distributed as dist
@@ -178,6 +178,41 @@ class PointsTest(unittest.TestCase):
         self.assertTrue(come[0].startswith("Mismatch"), come[0])
         self.assertEqual(come[1], "[4.0, 4.0, 4.0]")
         pool.close()  # Rank 2 has not sent its message.
+
+    def test_the_end_of_a_group_may_come_while_the_last_send_is_looked_at(self) -> None:
+        import covey.torch  # noqa: F401
+        from covey.torch.c10d_points import Announcer
+
+        announcer = Announcer()
+        looked, closed, ends = threading.Event(), threading.Event(), threading.Event()
+
+        class Send:
+            """Ends when the group does."""
+
+            def has_ended(self) -> bool:
+                looked.set()
+                ends.wait()
+                return True
+
+        class Joined:
+            """The announcer's thread, of which close() awaits the end last."""
+
+            def __init__(self, thread: Any) -> None:
+                self.thread = thread
+
+            def join(self) -> None:
+                closed.set()
+                self.thread.join()
+
+        announcer.add(cast(Any, Send()), lambda: True)
+        looked.wait()
+        announcer._thread = cast(Any, Joined(announcer._thread))
+        closing = threading.Thread(target=announcer.close, daemon=True)
+        closing.start()
+        closed.wait()
+        ends.set()
+        closing.join(60)
+        self.assertFalse(closing.is_alive())
 
 
 if __name__ == "__main__":

@@ -98,25 +98,33 @@ def other_calls() -> Any:
     ]
 
 
-def meet_without(late: int) -> Any:
-    """covey.torch.monitored_barrier, to which one rank comes late."""
-    from covey.torch import monitored_barrier
-
+def meet_without(late: List[int], wait_all_ranks: bool = False) -> Any:
+    """torch's monitored_barrier, to which some ranks come late. Of a group all ranks call it."""
     part = dist.new_group([0, 1])
-    monitored_barrier(part, wait_all_ranks=True)
-    if dist.get_rank() == late:
+    dist.monitored_barrier(part, wait_all_ranks=True)
+    if dist.get_rank() in late:
         return None
-    return text_of(functools.partial(monitored_barrier, None, SHORT))
+    return text_of(functools.partial(dist.monitored_barrier, None, SHORT, wait_all_ranks))
 
 
-def meet_late(late: int) -> None:
+def meet_late(late: List[int]) -> None:
     """All come; a group of Gloo has torch's own."""
     from covey.torch import monitored_barrier
 
-    if dist.get_rank() == late:
-        monitored_barrier()
+    if dist.get_rank() in late:
+        dist.monitored_barrier()
     monitored_barrier(timeout=timedelta(seconds=60))
     monitored_barrier(dist.new_group(backend="gloo"), timedelta(seconds=60))
+    dist.distributed_c10d.monitored_barrier(dist.new_group(backend="gloo"))
+
+
+def meet_in_part() -> Any:
+    """Of a group whose ranks have other numbers in the job; at once, and after 0.25 s."""
+    part = dist.new_group([1, 2])
+    if dist.get_rank() != 1:
+        return None
+    at_once = text_of(functools.partial(part.monitored_barrier, timedelta(0)))
+    return at_once, text_of(functools.partial(dist.monitored_barrier, part, 0.25))
 
 
 def apart() -> Any:
@@ -178,13 +186,33 @@ class TimeoutTest(unittest.TestCase):
     def test_monitored_barrier_names_the_rank_that_does_not_come(self) -> None:
         pool = pools(SIZE)
         pool.call(begin, timedelta(seconds=60))
-        for rank, said in enumerate(pool.call(meet_without, 1)):
+        words = {
+            0: "Rank 0 timed out in monitoredBarrier after 500 ms: Rank 1 failed to pass monitored",
+            2: "Rank 2 successfully reached monitoredBarrier, but received errors while waiting",
+        }
+        for rank, said in enumerate(pool.call(meet_without, [1])):
             if rank != 1:
                 text, missing = said
                 self.assertIn("within its timeout of 0.5 s: it waits for rank 1;", text)
                 self.assertEqual(missing, 1)
-        pool.call(meet_late, 1)
+                self.assertIn(words[rank], text)
+        pool.call(meet_late, [1])
         pool.call(end)
+
+    def test_monitored_barrier_names_one_rank_or_all_that_do_not_come(self) -> None:
+        pool = pools(SIZE)
+        pool.call(begin, timedelta(seconds=60))
+        for wait_all_ranks, whom in ((False, "Rank 1"), (True, "Ranks 1, 2")):
+            text, missing = pool.call(meet_without, [1, 2], wait_all_ranks)[0]
+            self.assertIn(f": {whom} failed to pass monitoredBarrier: barrier in process", text)
+            self.assertIn("it waits for ranks 1, 2;", text)
+            self.assertEqual(missing, -1)
+            pool.call(meet_late, [1, 2])
+        at_once, by_number = pool.call(meet_in_part)[1]
+        for (text, missing), limit in ((at_once, 1), (by_number, 250)):
+            self.assertIn(f"Rank 0 timed out in monitoredBarrier after {limit} ms: Rank 1 fa", text)
+            self.assertEqual(missing, 2)
+        pool.close()  # Rank 2 does not come.
 
     def test_every_call_of_every_group_has_its_groups_timeout(self) -> None:
         pool = pools(SIZE)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import unittest
 import weakref
-from typing import List
+from typing import Any, Callable, Dict, List
 
 import numpy
 
 import covey
 import covey.numpy
-from ranks import Pool
+from ranks import Pool, refusal_of
 
 
 def drop(how: str) -> List[bool]:
@@ -36,6 +36,39 @@ def drop(how: str) -> List[bool]:
     return lives
 
 
+def repeat() -> Dict[str, List[str]]:
+    """What the second of two calls of one name says, for different ways to begin the first. A group
+    of one rank: an operation may have ended before its handle is dropped, or not."""
+    value = numpy.ones(3, numpy.float32)
+    alone, everyone = covey.group([covey.rank()]), covey.group(range(covey.size()))
+
+    def begin(name: str, where: Any = alone) -> Any:
+        return covey.allreduce_async(value, op=covey.Sum, name=name, group=where)
+
+    def look(handle: Any) -> None:
+        while not handle.poll():
+            pass
+
+    def drop_it(handle: Any) -> None:
+        del handle
+
+    ways: Dict[str, Callable[[str], None]] = {
+        "dropped": lambda name: drop_it(begin(name)),
+        "waited for": lambda name: begin(name).wait(),
+        "looked at": lambda name: look(begin(name)),
+        "of another group": lambda name: drop_it(begin(name, everyone)),
+        "before another": lambda name: (drop_it(begin(name)), begin(f"{name}.other").wait())[0],
+    }
+    found: Dict[str, List[str]] = {}
+    for how, first in ways.items():
+        for number in range(50):
+            name = f"{how}.{number}"
+            first(name)
+            said = refusal_of(lambda name=name: begin(name).wait())
+            found.setdefault(how, []).append(said.replace(name, "N"))
+    return found
+
+
 class DroppedTest(unittest.TestCase):
     def check(self, how: str) -> None:
         with Pool(2, __file__) as pool:
@@ -46,6 +79,16 @@ class DroppedTest(unittest.TestCase):
 
     def test_its_tensors_are_let_go_when_the_runtime_ends(self) -> None:
         self.check("shutdown")
+
+    def test_a_second_call_directly_after_it_is_refused_whether_it_has_ended_or_not(self) -> None:
+        with Pool(2, __file__) as pool:
+            for found in pool.call(repeat):
+                for how, said in found.items():
+                    if how == "dropped":
+                        for one in said:
+                            self.assertRegex(one, "InvalidArgument: .*N.* wait for it first, or")
+                    else:
+                        self.assertEqual(set(said), {"nothing"}, how)
 
 
 if __name__ == "__main__":

@@ -29,12 +29,23 @@ import covey.torch as hvd
 hvd.init()
 model = torch.nn.Linear(8, 8)
 optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
-for step in range(4):
-    model(torch.ones(2, 8)).square().mean().backward()
-    if hvd.rank() == 1:
-        time.sleep(0.05)
-    optimizer.step()
+def train():
+    for step in range(4):
+        model(torch.ones(2, 8)).square().mean().backward()
+        if hvd.rank() == 1:
+            time.sleep(0.05)
+        with torch.profiler.record_function("around the step"):
+            optimizer.step()
 """
+# Where torch.profiler runs too, and its trace lies beside Covey's.
+_PROFILED = f"""{_JOB}
+import sys
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+    train()
+profiler.export_chrome_trace(f"{{sys.argv[1]}}/rank.{{hvd.rank()}}.torch.json.gz")
+"""
+_JOB += "train()\n"
+_SAME_CLOCK_US = 5000.0  # Each of the two reads the wall clock once, by a way of its own.
 
 
 def made(rank: int, unix_us: float, waits: List[Tuple[str, float, float]]) -> List[Dict[str, Any]]:
@@ -154,6 +165,82 @@ class TraceTest(unittest.TestCase):
         self.assertEqual(len(steps), 8)
         os.unlink(stale)
         self.check_command(events)
+
+    def test_a_profile_of_torch_is_on_the_clock_of_its_rank(self) -> None:
+        options = ["-np", "2", "--timeline", self.folder]
+        code, _, err = run_launcher([*options, sys.executable, "-c", _PROFILED, self.folder])
+        self.assertEqual(code, 0, err)
+        with open(os.path.join(self.folder, "trace.json"), encoding="utf-8") as file:
+            events = json.load(file)
+        for rank in range(2):
+            mine = [one for one in events if one["pid"] == rank and one["ph"] == "X"]
+            steps = [one for one in mine if one["name"] == "step"]
+            around = [one for one in mine if one["name"] == "around the step"]
+            self.assertEqual([len(steps), len(around)], [4, 4])
+            for inner, outer in zip(steps, around):
+                self.assertGreater(inner["ts"], outer["ts"] - _SAME_CLOCK_US)
+                end = outer["ts"] + outer["dur"] + _SAME_CLOCK_US
+                self.assertLess(inner["ts"] + inner["dur"], end)
+            self.assertTrue(any(one["name"].startswith("aten::") for one in mine))
+        self.assertEqual(min(one["ts"] for one in events if "ts" in one), 0.0)
+
+    def profile(self, name: str, **told: Any) -> str:
+        """Of torch.profiler, from 1 s to 1.2 s by the wall clock: an operation, a kernel of a
+        device, and an arrow from one to the other."""
+
+        def label(pid: int, of: str) -> Dict[str, Any]:
+            args = {"labels": of}
+            return {"name": "process_labels", "ph": "M", "pid": pid, "ts": 0.0, "args": args}
+
+        def event(ph: str, pid: int, ts: float, **more: Any) -> Dict[str, Any]:
+            return {"name": "add", "ph": ph, "pid": pid, "tid": 7, "ts": ts, **more}
+
+        events = [label(4321, "CPU"), label(0, "GPU 0")]
+        events += [event("X", 4321, 9e5, dur=1e5), event("X", 0, 1e6, dur=1e5)]
+        events += [event("s", 4321, 9e5, id=3), event("f", 0, 1e6, id=3)]
+        content = {"baseTimeNanoseconds": 100_000_000, "traceEvents": events, **told}
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        return path
+
+    def test_a_profile_has_processes_and_arrows_of_its_own_beside_its_ranks(self) -> None:
+        spans = [("a", 100.0, 200.0)]
+        paths = [self.write(rank, made(rank, 999_000.0, spans)) for rank in range(2)]
+        paths += [
+            self.profile("rank.1.torch.json"),
+            self.profile("any", distributedInfo={"rank": 0}),
+        ]
+        traces = merging.merged(paths).traces
+        places, arrows = [], []
+        for trace in traces:
+            mine = [one for one in trace.events if one["name"] == "add"]
+            operation, kernel, start, end = mine
+            self.assertEqual([operation["ts"], kernel["ts"]], [900.0, 100_900.0])
+            self.assertEqual(operation["pid"], trace.rank)
+            self.assertNotEqual(operation["tid"], 49)
+            self.assertEqual([start["pid"], end["pid"]], [operation["pid"], kernel["pid"]])
+            self.assertEqual(start["id"], end["id"])
+            places.append(kernel["pid"])
+            arrows.append(start["id"])
+            self.assertEqual(list(trace.spans), ["wait for peers"])
+        self.assertEqual(len({0, 1, *places}), 4)
+        self.assertEqual(len(set(arrows)), 2)
+        self.assertEqual(reading.files([self.folder]), sorted(paths[:3]))
+
+    def test_a_profile_without_a_rank_or_a_trace_of_it_or_of_another_job_is_refused(self) -> None:
+        trace = self.write(0, made(0, 999_000.0, [("a", 100.0, 200.0)]))
+        for name, unix_us, why in (
+            ("profile.json", 999_000.0, "does not say its rank: name it rank.N.torch.json"),
+            ("rank.1.torch.json", 999_000.0, "is of rank 1, and no trace of Covey is"),
+            ("rank.0.torch.json", 1_300_000.0, "is of another job: it ended before"),
+        ):
+            self.write(0, made(0, unix_us, [("a", 100.0, 200.0)]))
+            with self.assertRaisesRegex(InvalidArgument, why):
+                merging.merged([trace, self.profile(name)])
+        broken = self.profile("rank.0.torch.json", traceEvents=7)
+        with self.assertRaisesRegex(InvalidArgument, "is no trace of torch.profiler"):
+            merging.merged([trace, broken])
 
     def check_command(self, events: List[Any]) -> None:
         """`covey trace` makes the same of the files."""

@@ -50,6 +50,7 @@ _COLLECTIVES: Tuple[Tuple[str, str], ...] = (
     ("all_to_all", "dist.all_to_all(parts, [x] * size)"),
     ("all_to_all_single", "dist.all_to_all_single(torch.empty(4 * size), whole)"),
     ("barrier", "dist.barrier()"),
+    ("monitored_barrier", "dist.monitored_barrier()"),
 )
 _MESSAGES = (
     ("send", "dist.send(x, 1) if rank == 0 else dist.recv(x, 0)"),
@@ -93,8 +94,6 @@ _GROUPS = (
     ("is_backend_available", "assert dist.is_backend_available('covey')"),
 )
 _NO = (
-    ("monitored_barrier", "dist.monitored_barrier()",
-     "torch keeps it for Gloo by name; the timeout of `barrier` names the missing ranks"),
     ("split_group", "dist.split_group(split_ranks=[[0], [1]])",
      "torch wants a group with an accelerator; `new_group` does it"),
     ("shrink_group", "dist.shrink_group([1])", "torch keeps it for NCCL"),

@@ -17,6 +17,7 @@ _EPILOG = """examples:
   covey trace summary trace                only the words
 
 Clocks of several hosts are set by the exchanges in the traces. ui.perfetto.dev shows the file.
+Traces of torch.profiler beside them, rank.N.torch.json or .gz, go into it too.
 """
 
 
@@ -26,7 +27,7 @@ def add_to(commands: Any) -> None:
         "trace", help=_HELP, description=f"{_HELP[0].upper()}{_HELP[1:]}.", epilog=_EPILOG
     )
     parser.add_argument("action", choices=("merge", "summary"))
-    parser.add_argument("places", nargs="+", metavar="PLACE", help="a folder, or a rank.N.json")
+    parser.add_argument("places", nargs="+", metavar="PLACE", help="a folder, or a trace")
     parser.add_argument("-o", "--out", metavar="FILE", help="of merge; else trace.json beside them")
     parser.set_defaults(act=_act, parser=parser)
 

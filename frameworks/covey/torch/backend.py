@@ -8,6 +8,7 @@ rank 0 makes, stands for it among ranks of one host.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any, Callable, Dict, Iterator, Tuple
 from urllib.parse import parse_qsl, urlsplit
@@ -48,9 +49,13 @@ def _is_of_job(place: Dict[str, str]) -> bool:
     place."""
     ours = (("rank", "COVEY_RANK"), ("world_size", "COVEY_SIZE"))
     on_one_host = "COVEY_BOOK_FD" not in os.environ
-    return on_one_host and rendezvous.under_coveyrun(os.environ) and all(
-        place.get(name, os.environ.get(variable)) == os.environ.get(variable)
-        for name, variable in ours
+    return (
+        on_one_host
+        and rendezvous.under_coveyrun(os.environ)
+        and all(
+            place.get(name, os.environ.get(variable)) == os.environ.get(variable)
+            for name, variable in ours
+        )
     )
 
 
@@ -72,6 +77,19 @@ def _with_env(theirs: Callable[..., Any]) -> Callable[..., Iterator[Tuple[Any, i
     return meet
 
 
+def _with_covey(theirs: Callable[..., None]) -> Callable[..., None]:
+    """``torch.distributed.monitored_barrier``, which torch keeps for Gloo by name."""
+
+    @functools.wraps(theirs)
+    def meet(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        from covey.torch.monitored_barrier import meets
+
+        if not meets(group, timeout, wait_all_ranks):
+            theirs(group, timeout, wait_all_ranks)
+
+    return meet
+
+
 def register() -> None:
     """Again: a no-op."""
     if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
@@ -81,3 +99,6 @@ def register() -> None:
     handlers: Dict[str, Any] = getattr(dist.rendezvous, "__globals__", {}).get(_HANDLERS, {})
     if "env" in handlers:
         handlers["env"] = _with_env(handlers["env"])
+    meet = _with_covey(dist.monitored_barrier)
+    for module in (dist, dist.distributed_c10d):
+        setattr(module, "monitored_barrier", meet)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any, List
+from typing import Any, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -32,8 +32,10 @@ from covey.torch.c10d_points import AnyWork, Points, RecvWork
 from covey.torch.c10d_work import CoveyWork, InFlight
 from covey.torch.call_limit import Limit
 from covey.torch.completions import CoveyFuture, Program, current_lane
+from covey.torch.monitored_barrier import meet
 
 _NO_TIME = timedelta(0)
+_LEAST = timedelta(milliseconds=1)
 Tensors = List[torch.Tensor]
 
 
@@ -154,6 +156,15 @@ class CoveyProcessGroup(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None) -> CoveyWork:
         return self._begun(calls.barrier(), opts)
+
+    def monitored_barrier(
+        self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
+    ) -> None:
+        limit = self._timeout if timeout is None else max(timeout, _LEAST)
+        options = dist.BarrierOptions()
+        options.timeout = limit
+        place = self._rank, self._ranks
+        meet(self.barrier(options), *place, limit, wait_all_ranks)
 
     def allgather(self, outputs: List[Tensors], inputs: Tensors, opts: Any = None) -> CoveyWork:
         return self._begun(calls.allgather(outputs, inputs, len(self._ranks)), opts)

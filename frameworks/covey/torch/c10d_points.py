@@ -115,7 +115,7 @@ def _announce(
                 pass
         if not sends:
             news.clear()
-            if sends:
+            if sends or closed.is_set():  # That news may have come before it was cleared.
                 news.set()
 
 

@@ -103,6 +103,10 @@ class CoveyWork(dist._Work):
             return error
         return None
 
+    def missing(self) -> List[int]:
+        """The ranks of the job that the last Timeout has named."""
+        return self._limit.missing
+
     def has_ended(self) -> bool:
         """Whether the operation has ended, with a result or a failure."""
         return bool(self._handle.poll())

@@ -22,6 +22,8 @@ class Limit:
         self._ranks = ranks
         self._timeout_s = timeout.total_seconds()
         self._until = time.monotonic() + self._timeout_s
+        self.missing: List[int] = []
+        """The ranks of the job that the last error has named."""
 
     def left(self) -> float:
         """Seconds; 0 when it has passed."""
@@ -32,7 +34,7 @@ class Limit:
         ``waited_s`` of a wait that was shorter."""
         limit = f"its timeout of {self._timeout_s:g} s"
         limit = limit if waited_s is None else f"the {waited_s:g} s of this wait"
-        missing = _missing(handle)
+        missing = self.missing = _missing(handle)
         whom = f"it waits for {_listed(missing)}" if missing else "nobody says who is missing"
         return Timeout(
             f"{self._what} of {_listed(self._ranks)} has not ended within {limit}: {whom}; it "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from covey.errors import InvalidArgument
+from covey.trace import profiles
 from covey.trace.clocks import Clock, set_by_exchanges
-from covey.trace.reading import Span, Trace, read
+from covey.trace.reading import Span, Trace, load, trace_of
 
 NAME = "trace.json"
 
@@ -22,15 +23,13 @@ class Merged(NamedTuple):
 
 
 def merged(paths: Sequence[str]) -> Merged:
-    """The traces in these files, one of each rank.
+    """The traces in these files, one of each rank, with those of torch.profiler.
 
     Raises:
-        InvalidArgument: a file is no trace, or two are of one rank.
+        InvalidArgument: a file is no trace, or two are of one rank, or one of torch.profiler is of
+            no rank with a trace, or of another job.
     """
-    traces = sorted(map(read, paths), key=lambda trace: trace.rank)
-    for one, next_one in zip(traces, traces[1:]):
-        if one.rank == next_one.rank:
-            raise InvalidArgument(f"two traces are of rank {one.rank}: they are of two jobs")
+    traces = _with_profiles([(path, load(path)) for path in paths])
     clocks = set_by_exchanges(traces)
     of_rank = {rank: clock for clock in clocks for rank in clock.ranks}
     begins = [
@@ -41,6 +40,28 @@ def merged(paths: Sequence[str]) -> Merged:
     ]
     zero = min(begins, default=0.0)
     return Merged([_moved(trace, of_rank[trace.rank], zero) for trace in traces], clocks)
+
+
+def _with_profiles(contents: Sequence[Tuple[str, Any]]) -> List[Trace]:
+    """The ranks' traces in their order, of files and their contents."""
+    traces: Dict[int, Trace] = {}
+    for path, content in contents:
+        if profiles.is_profile(content):
+            continue
+        trace = trace_of(path, content)
+        if trace.rank in traces:
+            raise InvalidArgument(f"two traces are of rank {trace.rank}: they are of two jobs")
+        traces[trace.rank] = trace
+    for path, content in contents:
+        if profiles.is_profile(content):
+            profile = profiles.read(path, content)
+            if profile.rank not in traces:
+                raise InvalidArgument(
+                    f"{path} is of rank {profile.rank}, and no trace of Covey is: coveyrun "
+                    "--timeline makes them"
+                )
+            traces[profile.rank] = profiles.joined(traces[profile.rank], profile)
+    return [traces[rank] for rank in sorted(traces)]
 
 
 def _moved(trace: Trace, clock: Clock, zero: float) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -10,7 +11,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 from covey.errors import InvalidArgument
 
 WAIT, EXCHANGE, PYTHON = "wait for peers", "exchange", "python"
-_FILE = re.compile(r"rank\.(\d+)\.json")
+_FILE = re.compile(r"rank\.\d+\.(json|torch\.json(\.gz)?)")
 
 
 class Span(NamedTuple):
@@ -61,23 +62,43 @@ def read(path: str) -> Trace:
     Raises:
         InvalidArgument: it cannot be read, or is none of Covey's.
     """
+    return trace_of(path, load(path))
+
+
+def load(path: str) -> Any:
+    """The content of a file: a list of Covey's events, or what another program wrote.
+
+    Raises:
+        InvalidArgument: it cannot be read, or is no JSON.
+    """
+    opened = gzip.open if path.endswith(".gz") else open
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
-        events = _events(text)
-        return _trace(events)
+        with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+            return _content(file.read())
     except OSError as error:
-        raise InvalidArgument(f"{path}: {error.strerror}") from error
+        raise InvalidArgument(f"{path}: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise InvalidArgument(f"{path} is no trace of Covey: {error!r}") from error
+
+
+def trace_of(path: str, content: Any) -> Trace:
+    """The trace that is the content of a file.
+
+    Raises:
+        InvalidArgument: it is none of Covey's.
+    """
+    try:
+        return _trace(list(content))
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise InvalidArgument(f"{path} is no trace of Covey: {error!r}") from error
 
 
-def _events(text: str) -> List[Dict[str, Any]]:
-    """The events of a file, which may have lost its end with its process."""
+def _content(text: str) -> Any:
+    """A list of events may have lost its end with its process."""
     try:
-        return list(json.loads(text))
+        return json.loads(text)
     except ValueError:
-        return list(json.loads(text[: text.rindex("},") + 1] + "]"))
+        return json.loads(text[: text.rindex("},") + 1] + "]")
 
 
 def _trace(events: List[Dict[str, Any]]) -> Trace:
