@@ -23,7 +23,7 @@ Formations::Formations(const Formation::Site& site, const ReplicatedLog* log,
 
 void Formations::Begin(ReplicatedEntry entry, uint64_t term, Time now) {
   const auto size = static_cast<int32_t>(entry.roles.size());
-  current_.emplace(Current{.formation = Formation(site_, std::move(entry)),
+  current_.emplace(Current{.formation = Formation(site_, std::move(entry), &buffers_),
                            .fetcher = SumFetcher(size),
                            .term = term,
                            .moved_at = now});
@@ -45,8 +45,7 @@ void Formations::Propose(ReplicatedEntry entry, uint64_t term, Time now) {
   Begin(std::move(entry), term, now);
   const Contribution own = current_->formation.own();
   if (own.count == 0) return;
-  std::vector<std::byte> sum;
-  const std::span<const std::byte> content = pending_->Propose(own, &sum);
+  const Slice content = pending_->Propose(own);
   if (!content.empty()) current_->formation.Contribute(content);
 }
 
@@ -100,8 +99,8 @@ void Formations::OnFetch(int32_t from, const ReplicaMessage& fetch) {
                        .made = entry->made,
                        .stage = ShardStage::kSummed,
                        .shard = fetch.shard};
-  const std::byte* data = entry->body.data() + site_.geometry->record_bytes() + fetch.offset_bytes;
-  piece.body.assign(data, data + fetch.length_bytes);
+  piece.body =
+      entry->body.Part(site_.geometry->record_bytes() + fetch.offset_bytes, fetch.length_bytes);
   site_.outbox->Send(from, std::move(piece));
 }
 

@@ -74,6 +74,7 @@ class Formations {
   }
 
   const Formation::Site site_;
+  EntryBuffers buffers_;
   const ReplicatedLog* log_;
   PendingContributions* pending_;
   Time patience_;

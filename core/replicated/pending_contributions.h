@@ -26,10 +26,10 @@
 #define COVEY_CORE_REPLICATED_PENDING_CONTRIBUTIONS_H_
 
 #include <deque>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "core/base/counted_bytes.h"
 #include "core/base/kernels.h"
 #include "core/partial/layout.h"
 #include "core/partial/memory.h"
@@ -41,8 +41,8 @@ class PendingContributions {
   struct Pending {
     Contribution content;
     std::vector<double> hypers;
-    std::unique_ptr<std::byte[]> sum;  // null: it is an empty contribution
-    bool is_new = true;                // it was never sent
+    CountedBytes sum;    // none: it is an empty contribution
+    bool is_new = true;  // it was never sent
     bool is_proposed = false;
     bool is_sent = false, is_acked = false;  // by, to the present leader
   };
@@ -50,7 +50,7 @@ class PendingContributions {
   // Both outlive this.
   PendingContributions(const RoundLayout* layout, const Kernels* kernels);
 
-  std::byte* open() const { return open_.get(); }
+  std::byte* open() const { return open_.data(); }
   // REQUIRES: step grows.
   void Publish(uint64_t step, std::span<const double> hypers);
   // The same with nothing to give.
@@ -58,9 +58,9 @@ class PendingContributions {
   // The contribution to send now, which is sent from now on; null: none.
   const Pending* Send();
   void OnAck(const Contribution& content);
-  // The content of the steps of `part`, which are proposed: in *sum, where they are of several.
-  // Empty: it has them not as such.
-  std::span<const std::byte> Propose(const Contribution& part, std::vector<std::byte>* sum);
+  // The content of the steps of `part`, which are proposed: it does not change any more. Empty: it
+  // has them not as such.
+  Slice Propose(const Contribution& part);
   void OnConsumed(uint64_t step);
   // The last version that is committed.
   void OnExecuted(uint64_t version);
@@ -75,15 +75,15 @@ class PendingContributions {
   std::vector<Contribution> contents() const;  // for checkers; without empty contributions
 
  private:
-  std::unique_ptr<std::byte[]> NewBuffer();
+  CountedBytes NewBuffer();
   void AddSum(std::byte* to, const std::byte* sum) const;
   void Add(Pending* to, const std::byte* sum, const Contribution& content);
 
   const RoundLayout* layout_;
   const Kernels* kernels_;
-  std::deque<Pending> pending_;  // by step
-  std::vector<std::unique_ptr<std::byte[]>> spare_;
-  std::unique_ptr<std::byte[]> open_;
+  std::deque<Pending> pending_;      // by step
+  std::vector<CountedBytes> spare_;  // some of them held by messages still
+  CountedBytes open_;
 };
 
 }  // namespace covey

@@ -23,7 +23,7 @@ size_t LongestBytes(const RoundMemory& geometry, const ShardLimits& limits) {
     words->resize(static_cast<size_t>(geometry.size()));
   longest.hypers.resize(geometry.hypers());
   const size_t shard = std::max(limits.least_bytes, limits.most_bytes) + kLine;
-  return longest.Encode().size() + geometry.record_bytes() + shard;
+  return longest.EncodeHead().size() + geometry.record_bytes() + shard;
 }
 
 // Whether a hub, if the message names one, has a role.
@@ -63,9 +63,10 @@ Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const 
 
 // ---- The network --------------------------------------------------------------------------------
 
-void Replica::OnMessage(int32_t from, std::span<const std::byte> bytes, Time now) {
+void Replica::OnMessage(int32_t from, Slice bytes, Time now) {
   ReplicaMessage message;
-  if (has_departed_ || !ReplicaMessage::Decode(bytes, &message) || !IsSound(message)) return;
+  if (has_departed_ || !ReplicaMessage::Decode(std::move(bytes), &message) || !IsSound(message))
+    return;
   has_heard_ = true;
   heard_at_[static_cast<size_t>(from)] = now;
   // replicated-W7: whatever comes from a leader or a follower says that it runs: sums take long.
@@ -366,8 +367,8 @@ bool Replica::Drain(Time now) {
       if (queued.to == options_.self)
         local_.push_back(std::move(queued));
       else
-        encoded_.push_back(
-            {queued.to, queued.message.Encode(), queued.message.kind == Kind::kLeave});
+        encoded_.push_back({queued.to, queued.message.EncodeHead(),
+                            queued.message.kind == Kind::kLeave, std::move(queued.message.body)});
     }
     if (local_.empty()) continue;
     moved = true;
