@@ -73,6 +73,11 @@ class Group:
             return 0
         return None if state.place is None else self.id
 
+    @process_set_id.setter
+    def process_set_id(self, _number: Optional[int]) -> None:
+        # Horovod finds out at the next operation: a ValueError in both.
+        raise InvalidArgument("process_set_id is read only: a group is known by its ranks")
+
     def size(self) -> int:
         """Number of members."""
         return state.require().size if self._ranks is None else len(self._ranks)

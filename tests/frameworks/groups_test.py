@@ -124,6 +124,7 @@ def errors() -> List[str]:
         lambda: hvd.broadcast_object(1, (hvd.rank() + 1) % SIZE, process_set=alone()),
         lambda: hvd.init(comm=[0, 1]),
         lambda: hvd.init(process_sets="static"),
+        lambda: setattr(hvd.ProcessSet([0]), "process_set_id", 10),
     )
     for number, call in enumerate(calls):
         try:
@@ -156,6 +157,7 @@ class GroupsTest(unittest.TestCase):
         for rank, texts in enumerate(pool(SIZE).call(errors)):
             self.assertIn("listed twice", texts[1])
             self.assertIn(f"rank {rank} is not a member", texts[5])
+            self.assertIn("process_set_id is read only", texts[-1])
 
 
 if __name__ == "__main__":
