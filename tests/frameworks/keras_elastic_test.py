@@ -126,13 +126,13 @@ def fitted(
 def half_a_step() -> List[bytes]:
     """A failure between two passes of a step: the gradient of the first is forgotten."""
     found = []
-    for fails_at in ((), (1,), (4,)):  # Batches.
+    for fails_at in ((), (3,)):  # Batches; the first pass of a step.
         optimizer = hvd.DistributedOptimizer(
             keras.optimizers.SGD(0.05), backward_passes_per_step=2, method="allreduce"
         )
         model = made(optimizer)
         state = hvd.elastic.KerasState(model, epoch=0)
-        fails = Fails(tuple(2 * it - 1 for it in fails_at))
+        fails = Fails(fails_at)
 
         @hvd.elastic.run
         def train(state: Any) -> None:
@@ -238,10 +238,10 @@ class KerasElasticTest(unittest.TestCase):
 
     def test_goes_back_to_the_end_of_an_epoch(self) -> None:
         whole = 3 * BATCHES
-        for order, counts_anew in (("ebcf", False), ("cbef", True)):
+        wanted = self.ranks(2).call(fitted, "allreduce", (), 1000, "ebcf", False)
+        for order, counts_anew in (("cbef", True), *also(("ebcf", False))):
             with self.subTest(order=order):
                 how = (1000, order, counts_anew)
-                wanted = self.ranks(2).call(fitted, "allreduce", (), *how)
                 for found, plain in zip(
                     self.ranks(2).call(fitted, "allreduce", (3, 12), *how), wanted
                 ):
@@ -253,10 +253,10 @@ class KerasElasticTest(unittest.TestCase):
                     self.assertEqual(found["updates"], whole)
 
     def test_goes_back_into_an_epoch_and_does_what_is_left_of_it(self) -> None:
-        for order, counts_anew in (("ebcf", False), ("cfeb", True)):
+        wanted = self.ranks(2).call(fitted, "allreduce", (), 2, "ebcf", False)
+        for order, counts_anew in (("cfeb", False), *also(("ebcf", True))):
             with self.subTest(order=order):
                 how = (2, order, counts_anew)
-                wanted = self.ranks(2).call(fitted, "allreduce", (), *how)
                 for found, plain in zip(
                     self.ranks(2).call(fitted, "allreduce", (3, 12), *how), wanted
                 ):
@@ -269,15 +269,14 @@ class KerasElasticTest(unittest.TestCase):
     def test_by_other_methods_all_end_with_one_model(self) -> None:
         for method in METHODS[1:]:
             with self.subTest(method=method):
-                found = self.ranks(3).call(fitted, method, (3, 12), 1000, "ebcf", False)
+                found = self.ranks(2).call(fitted, method, (3, 12), 1000, "ebcf", False)
                 for one in found:
                     self.assertEqual(one["model"], found[0]["model"])
                     self.assertEqual(one["begun"], [(0, 0), (0, 0), (1, 0)])
 
     def test_half_a_step_is_forgotten(self) -> None:
-        for whole, first, later in self.ranks(2).call(half_a_step):
-            self.assertEqual(first, whole)
-            self.assertEqual(later, whole)
+        for whole, again in self.ranks(2).call(half_a_step):
+            self.assertEqual(again, whole)
 
     def test_local_layers_stay_own(self) -> None:
         (own, other, own_after, other_after), second = self.ranks(2).call(own_layer)
