@@ -32,47 +32,29 @@
 
 #include "core/base/kernels.h"
 #include "core/partial/layout.h"
-#include "core/partial/memory.h"
+#include "core/replicated/contributions.h"
 
 namespace covey {
 
-class PendingContributions {
+class PendingContributions final : public Contributions {
  public:
-  struct Pending {
-    Contribution content;
-    std::vector<double> hypers;
-    std::unique_ptr<std::byte[]> sum;  // null: it is an empty contribution
-    bool is_new = true;                // it was never sent
-    bool is_proposed = false;
-    bool is_sent = false, is_acked = false;  // by, to the present leader
-  };
-
   // Both outlive this.
   PendingContributions(const RoundLayout* layout, const Kernels* kernels);
 
-  std::byte* open() const { return open_.get(); }
-  // REQUIRES: step grows.
-  void Publish(uint64_t step, std::span<const double> hypers);
-  // The same with nothing to give.
-  void Skip(uint64_t step);
-  // The contribution to send now, which is sent from now on; null: none.
-  const Pending* Send();
-  void OnAck(const Contribution& content);
-  // The content of the steps of `part`, which are proposed: in *sum, where they are of several.
-  // Empty: it has them not as such.
-  std::span<const std::byte> Propose(const Contribution& part, std::vector<std::byte>* sum);
-  void OnConsumed(uint64_t step);
-  // The last version that is committed.
-  void OnExecuted(uint64_t version);
-  // It has finished, and is not waited for: a version of empty contributions alone would serve no
-  // rank.
-  void OnFinished() { OnExecuted(~uint64_t{0}); }
-  void OnNewLeader();
+  std::byte* open() const override { return open_.get(); }
+  void Publish(uint64_t step, std::span<const double> hypers) override;
+  void Skip(uint64_t step) override;
+  const Pending* Send() override;
+  void OnAck(const Contribution& content) override;
+  std::span<const std::byte> Propose(const Contribution& part,
+                                     std::vector<std::byte>* sum) override;
+  void OnConsumed(uint64_t step) override;
+  void OnExecuted(uint64_t version) override;
+  void OnNewLeader() override;
 
-  // Nothing but empty contributions.
-  bool empty() const;
-  bool AreAllSent() const;
-  std::vector<Contribution> contents() const;  // for checkers; without empty contributions
+  bool empty() const override;
+  bool AreAllSent() const override;
+  std::vector<Contribution> contents() const override;
 
  private:
   std::unique_ptr<std::byte[]> NewBuffer();

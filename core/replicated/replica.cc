@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/replicated/latest_model.h"
+#include "core/replicated/pending_contributions.h"
 
 namespace covey {
 namespace {
@@ -32,6 +34,11 @@ bool HasHub(const ReplicaMessage& message) {
                               message.roles[static_cast<size_t>(message.hub) - 1] > 0);
 }
 
+std::unique_ptr<Contributions> NewContributions(const RoundMemory& of, const Kernels* kernels) {
+  if (of.models().on()) return std::make_unique<LatestModel>(of.layout().length_bytes());
+  return std::make_unique<PendingContributions>(&of.layout(), kernels);
+}
+
 }  // namespace
 
 Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout)
@@ -41,19 +48,19 @@ Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const 
       geometry_(shape, layout),
       longest_bytes_(LongestBytes(geometry_, options.limits)),
       log_(shape.size, static_cast<uint64_t>(shape.log)),
-      pending_(&layout_, options.kernels),
+      contributions_(NewContributions(geometry_, options.kernels)),
+      pending_(*contributions_),
       formations_({.self = options.self,
                    .geometry = &geometry_,
                    .kernels = options.kernels,
                    .average = options.average,
                    .limits = options.limits,
                    .outbox = &outbox_},
-                  &log_, &pending_, options.election_timeout / kLooks),
+                  &log_, contributions_.get(), options.election_timeout / kLooks),
       votes_(static_cast<size_t>(shape.size)),
       lost_(static_cast<size_t>(shape.size)),
       heard_at_(static_cast<size_t>(shape.size)),
       max_wait_(options.max_wait) {
-  CHECK(!shape.models.on(), "models are averaged on one host only");
   CHECK(options.hosts.size() == votes_.size(), "each member lies on a host");
   log_.AcceptNoOp(term_);
   if (options.self != leader_) return;
@@ -81,7 +88,7 @@ size_t Replica::LongestMessageBytes() const {
   return longest_bytes_ + (need_ > 0 ? kStates * layout_.length_bytes() + kBesideTheModel : 0);
 }
 
-// Whether all that it carries is as long as was agreed.
+// All that it carries is as long as was agreed.
 bool Replica::IsSound(const ReplicaMessage& message) const {
   const auto size = static_cast<size_t>(shape_.size);
   const bool has_lists = message.list.size() == size && message.missing.size() == size;
@@ -137,7 +144,7 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
       return LeadIfElected();
     case Kind::kAppendResponse:
       if (leader_state_ != nullptr) leader_state_->OnAppendResponse(from, message);
-      return;
+      return AcceptWhole();
     case Kind::kContribution:
       if (leader_state_ != nullptr) leader_state_->OnContribution(from, std::move(message));
       return;
@@ -217,8 +224,9 @@ void Replica::OnSnapshot(int32_t from, ReplicaMessage snapshot) {
 
 void Replica::OnAppendEntry(ReplicaMessage entry, Time now) {
   const std::optional<ReplicatedEntry>& accepted = log_.uncommitted();
-  if (entry.version == executed() + 1) {
-    const bool is_committed = entry.version <= entry.executed;
+  const bool is_committed = entry.version <= entry.executed;
+  const bool is_later = shape_.models.on() && is_committed && entry.version > executed();
+  if (entry.version == executed() + 1 || is_later) {
     // replicated-W16: it has the same bytes already.
     if (accepted.has_value() && accepted->made == entry.made) {
       log_.Repropose(term_);
@@ -239,8 +247,16 @@ void Replica::OnAppendEntry(ReplicaMessage entry, Time now) {
 
 // The next version, when its sum is whole here.
 void Replica::AcceptWhole() {
+  if (leader_state_ != nullptr && leader_state_->IsForming()) {
+    if (formations_.IsWhole(term_)) leader_state_->OnOwnWhole();
+    // replicated-W19: an attempt that a group cannot make is abandoned while its leader may.
+    if (!leader_state_->MayAccept()) return;
+    formations_.AddHolders(leader_state_->Makers());
+  }
   while (std::optional<Formations::Whole> whole = formations_.Take(term_)) {
-    if (whole->is_committed)
+    if (whole->entry.version > executed() + 1)
+      log_.GoOnFrom(std::move(whole->entry));
+    else if (whole->is_committed)
       log_.Learn(std::move(whole->entry));
     else
       log_.Propose(std::move(whole->entry), term_);
@@ -332,6 +348,7 @@ void Replica::SendAppendResponse(int32_t to) {
   response.version = mine.has_entry ? mine.executed + 1 : 0;
   response.accepted_term = mine.accepted_term;
   response.attempt = mine.attempt;
+  response.shard = formations_.PiecesOf(&response.made);
   response.number = heartbeat_.term == term_ ? heartbeat_.number : 0;
   // It has finished once the leader has all it has published.
   // replicated-W7b: a rank has finished for the leader only when it has all its contributions.
