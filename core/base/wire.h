@@ -18,6 +18,19 @@
 namespace covey {
 
 using Bytes = std::vector<std::byte>;
+// A message in parts, one after the other, where they lie.
+using Parts = std::span<const std::span<const std::byte>>;
+
+inline size_t LengthOf(Parts parts) {
+  size_t length = 0;
+  for (const std::span<const std::byte> part : parts) length += part.size();
+  return length;
+}
+inline void Append(Bytes* to, Parts parts) {
+  to->reserve(to->size() + LengthOf(parts));
+  for (const std::span<const std::byte> part : parts)
+    to->insert(to->end(), part.begin(), part.end());
+}
 
 class Writer {
  public:
@@ -37,6 +50,12 @@ class Writer {
     Put(static_cast<uint32_t>(values.size()));
     for (T v : values) Put(v);
   }
+  size_t size() const { return bytes_.size(); }
+  void Reserve(size_t length_bytes) { bytes_.reserve(length_bytes); }
+  // With zeros to a multiple of `length_bytes`.
+  void Pad(size_t length_bytes) {
+    bytes_.resize((bytes_.size() + length_bytes - 1) / length_bytes * length_bytes);
+  }
   Bytes Take() { return std::move(bytes_); }
 
  private:
@@ -45,7 +64,7 @@ class Writer {
 
 class Reader {
  public:
-  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes), all_(bytes.size()) {}
 
   template <typename T>
   requires std::is_arithmetic_v<T> T Get() {
@@ -71,6 +90,12 @@ class Reader {
     for (uint32_t i = 0; i < count; ++i) values.push_back(Get<T>());
     return values;
   }
+  // To a multiple of `length_bytes` from the beginning, as of Writer::Pad.
+  void Pad(size_t length_bytes) {
+    const size_t read = all_ - rest_.size();
+    const size_t padding = (length_bytes - read % length_bytes) % length_bytes;
+    if (Has(padding)) rest_ = rest_.subspan(padding);
+  }
   // The unread bytes.
   std::span<const std::byte> rest() const { return rest_; }
   bool ok() const { return ok_; }
@@ -83,6 +108,7 @@ class Reader {
   }
 
   std::span<const std::byte> rest_;
+  size_t all_;
   bool ok_ = true;
 };
 

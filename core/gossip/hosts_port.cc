@@ -266,7 +266,7 @@ bool HostsPort::SeenMean(std::span<void* const> model) {
 
 // ---- The network --------------------------------------------------------------------------------
 
-void HostsPort::OnMessage(int32_t from, const Bytes& message, Time) {
+void HostsPort::OnMessage(int32_t from, Slice message, Time) {
   const std::lock_guard lock(mutex_);
   far_->OnMessage(from, message);
 }

@@ -56,7 +56,7 @@ class HostsPort final : public PairsPort, public ChannelPort {
   FarPairs::Counters far_counters();
 
   size_t LongestMessageBytes() override { return far_->LongestMessageBytes(); }
-  void OnMessage(int32_t from, const Bytes& message, Time now) override;
+  void OnMessage(int32_t from, Slice message, Time now) override;
   void OnLoss(int32_t member) override;
   Pass Advance(Time now, bool is_sent) override;
 

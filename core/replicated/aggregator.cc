@@ -220,7 +220,7 @@ ReplicatedEntry Aggregator::Make(const StateWord& state, const std::vector<bool>
   }
   ReplicatedEntry entry{.version = state.version()};
   const std::byte* result = memory_.Result(state.buffer);
-  entry.body.assign(result, result + memory_.record_bytes());
+  entry.body = Bytes(result, result + memory_.record_bytes());
   RoundRecord record;
   ReadRecord(memory_, result, &record);
   consumed_after_ = consumed_;

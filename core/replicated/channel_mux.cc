@@ -32,8 +32,9 @@ void ChannelMux::Open(uint64_t channel, const Group* group, ChannelPort* port) {
           .first->second;
   idle_ = false;
   if (const auto early = early_.find(channel); early != early_.end()) {
-    for (const auto& [from, frame] : early->second)
-      if (const int32_t index = IndexOf(*group, from); index >= 0) Take(&opened, index, frame, 0);
+    for (auto& [from, frame] : early->second)
+      if (const int32_t index = IndexOf(*group, from); index >= 0)
+        Take(&opened, index, std::move(frame), 0);
     early_.erase(early);
   }
   for (Rank rank : lost_) Lose(&opened, rank);
@@ -56,9 +57,10 @@ bool ChannelMux::HasClosing() const {
 bool ChannelMux::OnFrame(Rank from, Bytes frame, Time now) {
   const uint64_t number = Fragmenter::ChannelOf(frame);
   const auto found = channels_.find(number);
-  if (found == channels_.end()) return closed_.contains(number) || Keep(number, from, frame);
+  if (found == channels_.end())
+    return closed_.contains(number) || Keep(number, from, std::move(frame));
   const int32_t index = IndexOf(*found->second.group, from);
-  return index >= 0 && Take(&found->second, index, frame, now);
+  return index >= 0 && Take(&found->second, index, std::move(frame), now);
 }
 
 bool ChannelMux::Keep(uint64_t number, Rank from, Bytes frame) {
@@ -77,16 +79,16 @@ bool ChannelMux::Keep(uint64_t number, Rank from, Bytes frame) {
   return true;
 }
 
-bool ChannelMux::Take(Channel* channel, int32_t from, const Bytes& frame, Time now) {
-  Bytes message;
+bool ChannelMux::Take(Channel* channel, int32_t from, Bytes frame, Time now) {
+  Slice message;
   const bool is_open = channel->port != nullptr;  // else messages are dropped
   const size_t longest_bytes = is_open ? channel->port->LongestMessageBytes() : 0;
   const Fragmenter::Received came =
-      channel->fragmenter.OnFrame(from, frame, longest_bytes, &message);
+      channel->fragmenter.OnFrame(from, std::move(frame), longest_bytes, &message);
   if (came == Fragmenter::Received::kClosing)
     Lose(channel, channel->group->members[static_cast<size_t>(from)]);
   if (came == Fragmenter::Received::kMessage && is_open)
-    channel->port->OnMessage(from, message, now);
+    channel->port->OnMessage(from, std::move(message), now);
   return came != Fragmenter::Received::kMalformed || !is_open;
 }
 
@@ -124,7 +126,7 @@ Time ChannelMux::Advance(Time now, bool* moved) {
         if (message.is_leave)
           channel.fragmenter.EnqueueLeave(message.to, std::move(message.bytes));
         else
-          channel.fragmenter.Enqueue(message.to, std::move(message.bytes));
+          channel.fragmenter.Enqueue(message.to, std::move(message.bytes), std::move(message.body));
       }
     }
     if (!Send(&channel, moved)) until = std::min(until, now + kUnsentRetry);
@@ -140,9 +142,9 @@ bool ChannelMux::Send(Channel* channel, bool* moved) {
   bool all = true;
   for (int32_t to = 0; to < channel->group->size(); ++to) {
     for (;;) {
-      const std::span<const std::byte> frame = channel->fragmenter.Next(to);
+      const Parts frame = channel->fragmenter.Next(to);
       if (frame.empty()) break;
-      if (!mailbox_->TrySend(channel->group->members[static_cast<size_t>(to)], frame)) {
+      if (!mailbox_->TrySendParts(channel->group->members[static_cast<size_t>(to)], frame)) {
         all = false;
         break;
       }

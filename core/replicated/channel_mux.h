@@ -27,7 +27,7 @@ class ChannelPort {
 
   // Of a message that may begin now.
   virtual size_t LongestMessageBytes() = 0;
-  virtual void OnMessage(int32_t from, const Bytes& message, Time now) = 0;
+  virtual void OnMessage(int32_t from, Slice message, Time now) = 0;
   // After its last message.
   virtual void OnLoss(int32_t member) = 0;
   struct Pass {
@@ -71,7 +71,7 @@ class ChannelMux {
 
   static int32_t IndexOf(const Group& group, Rank rank);
   bool Keep(uint64_t number, Rank from, Bytes frame);
-  bool Take(Channel* channel, int32_t from, const Bytes& frame, Time now);
+  bool Take(Channel* channel, int32_t from, Bytes frame, Time now);
   void Lose(Channel* channel, Rank rank);
   void TellLosses();
   bool Send(Channel* channel, bool* moved);

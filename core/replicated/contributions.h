@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "core/base/counted_bytes.h"
+#include "core/base/kernels.h"
 #include "core/partial/memory.h"
 
 namespace covey {
@@ -17,11 +19,14 @@ class Contributions {
   struct Pending {
     Contribution content;
     std::vector<double> hypers;
-    std::unique_ptr<std::byte[]> sum;  // null: it is an empty contribution
-    bool is_new = true;                // it was never sent
+    CountedBytes sum;    // none: it is an empty contribution
+    bool is_new = true;  // it was never sent
     bool is_proposed = false;
     bool is_sent = false, is_acked = false;  // by, to the present leader
   };
+
+  // Models or gradients, as `of` has it. Both outlive them.
+  static std::unique_ptr<Contributions> New(const RoundMemory& of, const Kernels* kernels);
 
   virtual ~Contributions() = default;
 
@@ -33,10 +38,9 @@ class Contributions {
   // The contribution to send now, which is sent from now on; null: none.
   virtual const Pending* Send() = 0;
   virtual void OnAck(const Contribution& content) = 0;
-  // The content of the steps of `part`, which are proposed: in *sum, where they are of several.
-  // Empty: it has them not as such.
-  virtual std::span<const std::byte> Propose(const Contribution& part,
-                                             std::vector<std::byte>* sum) = 0;
+  // The content of the steps of `part`, which are proposed: it does not change any more. Empty: it
+  // has them not as such.
+  virtual Slice Propose(const Contribution& part) = 0;
   virtual void OnConsumed(uint64_t step) = 0;
   // The last version that is committed.
   virtual void OnExecuted(uint64_t version) = 0;

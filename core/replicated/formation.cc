@@ -15,9 +15,28 @@ RoundRecord RecordOf(const RoundMemory& geometry, const ReplicatedEntry& entry) 
   return record;
 }
 
+// The gaps between spans, which no contribution has, are zero; and a sum without shards.
+void ClearGaps(const RoundLayout& layout, bool has_shards, std::byte* sum) {
+  if (!has_shards) return static_cast<void>(std::fill_n(sum, layout.length_bytes(), std::byte{0}));
+  const std::vector<size_t>& begins = layout.offsets_bytes();
+  for (size_t i = 0; i < begins.size(); ++i) {
+    const size_t next = i + 1 < begins.size() ? begins[i + 1] : layout.length_bytes();
+    std::fill(sum + begins[i] + layout.lengths_bytes()[i], sum + next, std::byte{0});
+  }
+}
+
 }  // namespace
 
-Formation::Formation(const Site& site, ReplicatedEntry entry, int32_t sum)
+CountedBytes EntryBuffers::Take(size_t size) {
+  std::erase_if(all_, [size](const CountedBytes& one) { return one.size() != size; });
+  for (const CountedBytes& one : all_)
+    // replicated-L3: a message may hold an entry that the log has dropped.
+    if (!one.IsShared()) return one;
+  all_.push_back(CountedBytes::Uninitialized(size));
+  return all_.back();
+}
+
+Formation::Formation(const Site& site, ReplicatedEntry entry, int32_t sum, EntryBuffers* buffers)
     : site_(site),
       entry_(std::move(entry)),
       record_(RecordOf(*site.geometry, entry_)),
@@ -33,16 +52,19 @@ Formation::Formation(const Site& site, ReplicatedEntry entry, int32_t sum)
   if (site.average) divisor_ = record_.header.divisor;
   // partial-W12: a mean of models is that of those that are in it.
   if (site.geometry->models().on()) divisor_ = std::max(1, CountOf(record_, sums_, sum));
-  // The gaps between spans, which no contribution has, are zero.
-  entry_.body.resize(site.geometry->record_bytes() + site.geometry->layout().length_bytes());
+  const size_t record_bytes = site.geometry->record_bytes();
+  memory_ = buffers->Take(record_bytes + site.geometry->layout().length_bytes());
+  std::copy_n(entry_.body.data(), record_bytes, memory_.data());
+  ClearGaps(site.geometry->layout(), plan_.size() > 0, memory_.data() + record_bytes);
+  entry_.body = memory_;
   for (size_t h = 0; h < plan_.hosts().size(); ++h)
     if (!plan_.hosts()[h].contributors.empty()) sources_.push_back(static_cast<int32_t>(h));
   for (size_t shard = 0; host_ >= 0 && shard < plan_.size(); ++shard) {
     const size_t contributors = plan_.hosts()[static_cast<size_t>(host_)].contributors.size();
     if (plan_.DelegateOf(shard, host_) == site.self)
-      of_host_[shard] = {.pieces = std::vector<Bytes>(contributors), .missing = contributors};
+      of_host_[shard] = {.pieces = std::vector<Slice>(contributors), .missing = contributors};
     if (plan_.OwnerOf(shard) == site.self)
-      of_all_[shard] = {.pieces = std::vector<Bytes>(sources_.size()), .missing = sources_.size()};
+      of_all_[shard] = {.pieces = std::vector<Slice>(sources_.size()), .missing = sources_.size()};
   }
 }
 
@@ -63,17 +85,23 @@ ShardPlan Formation::PlanOf(const RoundMemory& geometry, const ReplicatedEntry& 
 void Formation::GiveUp() {
   if (is_whole()) return;
   missing_ = 0;
-  entry_.body.resize(site_.geometry->record_bytes());
+  DropMean();
+}
+
+void Formation::DropMean() {
+  const std::byte* record = memory_.data();
+  entry_.body = Bytes(record, record + site_.geometry->record_bytes());
+  memory_ = {};
 }
 
 ReplicatedEntry Formation::Take() {
   const bool has_none = site_.geometry->models().on() && plan_.size() == 0;
-  if (has_none) entry_.body.resize(site_.geometry->record_bytes());
+  if (has_none) DropMean();
   return std::move(entry_);
 }
 
 // Each begins with another owner, so that all links are busy at once.
-void Formation::Contribute(std::span<const std::byte> content) {
+void Formation::Contribute(const Slice& content) {
   if (host_ < 0 || plan_.size() == 0) return;
   const auto& beside = plan_.hosts()[static_cast<size_t>(host_)].members;
   const auto place =
@@ -82,13 +110,12 @@ void Formation::Contribute(std::span<const std::byte> content) {
   for (size_t i = 0; i < plan_.size(); ++i) {
     const size_t shard = (first + i) % plan_.size();
     const auto [offset, length] = plan_.shard(shard);
-    const std::span<const std::byte> part = content.subspan(offset, length);
     Send(plan_.DelegateOf(shard, host_), ShardStage::kContributed, shard,
-         Bytes(part.begin(), part.end()));
+         content.Part(offset, length));
   }
 }
 
-void Formation::Send(int32_t to, ShardStage stage, size_t shard, Bytes data) {
+void Formation::Send(int32_t to, ShardStage stage, size_t shard, Slice data) {
   ReplicaMessage piece{.kind = ReplicaMessage::Kind::kPiece,
                        .version = entry_.version,
                        .made = entry_.made,
@@ -119,47 +146,67 @@ Formation::Inputs* Formation::InputsOf(int32_t from, const ReplicaMessage& piece
 void Formation::OnPiece(int32_t from, ReplicaMessage piece) {
   const auto shard = static_cast<size_t>(piece.shard);
   if (shard >= plan_.size() || piece.body.size() != plan_.shard(shard).length_bytes) return;
-  if (piece.stage == ShardStage::kSummed) return OnSummed(shard, piece.body);
+  // replicated-L3: messages hold the bytes of a shard that is there.
+  if (has_[shard] || is_whole()) return;
+  if (piece.stage == ShardStage::kSummed) {
+    std::copy(piece.body.begin(), piece.body.end(), PlaceOf(shard));
+    return OnSummed(shard);
+  }
   size_t index = 0;
   Inputs* inputs = InputsOf(from, piece, &index);
   if (inputs == nullptr) return;
   inputs->pieces[index] = std::move(piece.body);
   if (--inputs->missing > 0) return;
-  std::vector<Bytes> pieces = std::exchange(inputs->pieces, {});
-  if (piece.stage == ShardStage::kHosted) return Spread(shard, Sum(shard, pieces, divisor_));
+  const std::vector<Slice> pieces = std::exchange(inputs->pieces, {});
   const int32_t owner = plan_.OwnerOf(shard);
   // With contributors on one host there is one sum, rounded once.
-  if (owner == site_.self && sources_.size() == 1)
-    return Spread(shard, Sum(shard, pieces, divisor_));
-  Send(owner, ShardStage::kHosted, shard,
-       pieces.size() == 1 ? std::move(pieces[0]) : Sum(shard, pieces, 1));
+  if (piece.stage == ShardStage::kHosted || (owner == site_.self && sources_.size() == 1)) {
+    Sum(shard, pieces, divisor_, PlaceOf(shard));
+    return Spread(shard);
+  }
+  if (pieces.size() == 1) return Send(owner, ShardStage::kHosted, shard, pieces[0]);
+  if (owner == site_.self) {
+    // The sum of all takes its place: no message holds it.
+    Sum(shard, pieces, 1, PlaceOf(shard));
+    return Send(owner, ShardStage::kHosted, shard, Placed(shard));
+  }
+  const auto sum = CountedBytes::Zeroed(plan_.shard(shard).length_bytes);
+  Sum(shard, pieces, 1, sum.data());
+  Send(owner, ShardStage::kHosted, shard, sum);
+}
+
+std::byte* Formation::PlaceOf(size_t shard) const {
+  return memory_.data() + site_.geometry->record_bytes() + plan_.shard(shard).offset_bytes;
+}
+
+Slice Formation::Placed(size_t shard) const {
+  const auto [offset, length] = plan_.shard(shard);
+  return entry_.body.Part(site_.geometry->record_bytes() + offset, length);
 }
 
 // The sum of all, at the owner.
-void Formation::Spread(size_t shard, const Bytes& sum) {
+void Formation::Spread(size_t shard) {
   for (size_t h = 0; h < plan_.hosts().size(); ++h) {
     const auto host = static_cast<int32_t>(h);
-    if (host != host_) Send(plan_.DelegateOf(shard, host), ShardStage::kSummed, shard, sum);
+    if (host != host_)
+      Send(plan_.DelegateOf(shard, host), ShardStage::kSummed, shard, Placed(shard));
   }
-  OnSummed(shard, sum);
+  OnSummed(shard);
 }
 
-void Formation::OnSummed(size_t shard, const Bytes& sum) {
-  if (has_[shard] || is_whole()) return;
+// It is in its place.
+void Formation::OnSummed(size_t shard) {
   has_[shard] = true;
   --missing_;
-  std::copy(sum.begin(), sum.end(),
-            entry_.body.begin() + static_cast<std::ptrdiff_t>(site_.geometry->record_bytes() +
-                                                              plan_.shard(shard).offset_bytes));
   if (host_ < 0 || plan_.DelegateOf(shard, host_) != site_.self) return;
   for (const int32_t member : plan_.hosts()[static_cast<size_t>(host_)].members)
-    if (member != site_.self) Send(member, ShardStage::kSummed, shard, sum);
+    if (member != site_.self) Send(member, ShardStage::kSummed, shard, Placed(shard));
 }
 
-Bytes Formation::Sum(size_t shard, const std::vector<Bytes>& inputs, int32_t divisor) const {
+void Formation::Sum(size_t shard, const std::vector<Slice>& inputs, int32_t divisor,
+                    std::byte* to) const {
   const auto [begin, length] = plan_.shard(shard);
   const size_t end = begin + length;
-  Bytes sum(length);
   const std::vector<RoundLayout::Tile>& tiles = site_.geometry->layout().tiles();
   auto tile = std::upper_bound(tiles.begin(), tiles.end(), begin, [](size_t at, const auto& one) {
     return at < one.offset_bytes + one.count * SizeOf(one.dtype);
@@ -168,14 +215,13 @@ Bytes Formation::Sum(size_t shard, const std::vector<Bytes>& inputs, int32_t div
   for (; tile != tiles.end() && tile->offset_bytes < end; ++tile) {
     const size_t item = SizeOf(tile->dtype);
     const size_t from = std::max(begin, tile->offset_bytes);
-    const size_t to = std::min(end, tile->offset_bytes + tile->count * item);
+    const size_t until = std::min(end, tile->offset_bytes + tile->count * item);
     for (size_t i = 0; i < inputs.size(); ++i) parts[i] = inputs[i].data() + (from - begin);
-    std::byte* output = sum.data() + (from - begin);
+    std::byte* output = to + (from - begin);
     site_.kernels->reduce({.dtype = tile->dtype, .op = Op::kSum, .divisor = divisor}, parts,
-                          std::span<std::byte* const>(&output, 1), (to - from) / item,
+                          std::span<std::byte* const>(&output, 1), (until - from) / item,
                           Stores::kCached);
   }
-  return sum;
 }
 
 }  // namespace covey

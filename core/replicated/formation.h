@@ -13,13 +13,14 @@
 // A piece carries the origin of its version: other versions and attempts have other formations.
 // Equal origins have equal bytes, so a shard of the sum may come from any member that has it.
 //
-// Sans-IO; one thread.
+// Sums are made where they stay, in the entry: messages and the log hold it, and no copy of it. A
+// shard that is there does not change any more. Sans-IO; one thread.
 #ifndef COVEY_CORE_REPLICATED_FORMATION_H_
 #define COVEY_CORE_REPLICATED_FORMATION_H_
 
-#include <span>
 #include <vector>
 
+#include "core/base/counted_bytes.h"
 #include "core/base/kernels.h"
 #include "core/partial/log.h"
 #include "core/partial/memory.h"
@@ -28,6 +29,16 @@
 #include "core/replicated/shard_plan.h"
 
 namespace covey {
+
+// Memory of entries. That of entries that are gone is taken again: the kernel would have to clear
+// new memory, page by page.
+class EntryBuffers {
+ public:
+  CountedBytes Take(size_t size);
+
+ private:
+  std::vector<CountedBytes> all_;
+};
 
 class Formation {
  public:
@@ -43,7 +54,7 @@ class Formation {
 
   // `entry` has its record alone, of an agreed length, and is of this member's size. `sum`: one of
   // the version's sums: the member's own, or, of models, that of another group, which it fetches.
-  Formation(const Site& site, ReplicatedEntry entry, int32_t sum);
+  Formation(const Site& site, ReplicatedEntry entry, int32_t sum, EntryBuffers* buffers);
 
   // The plan of one sum of a version: the roles and contributions of its members alone.
   static ShardPlan PlanOf(const RoundMemory& geometry, const ReplicatedEntry& entry,
@@ -55,7 +66,7 @@ class Formation {
   // The member's own part of the version; count 0: none.
   const Contribution& own() const { return own_; }
   // `content`: that part, as long as a contribution. Once.
-  void Contribute(std::span<const std::byte> content);
+  void Contribute(const Slice& content);
   // REQUIRES: piece.made == made().
   void OnPiece(int32_t from, ReplicaMessage piece);
 
@@ -72,21 +83,25 @@ class Formation {
  private:
   // The inputs of one sum, in order.
   struct Inputs {
-    std::vector<Bytes> pieces;
+    std::vector<Slice> pieces;
     size_t missing = 0;
   };
 
   Inputs* InputsOf(int32_t from, const ReplicaMessage& piece, size_t* index);
-  void Spread(size_t shard, const Bytes& sum);
-  void OnSummed(size_t shard, const Bytes& sum);
-  Bytes Sum(size_t shard, const std::vector<Bytes>& inputs, int32_t divisor) const;
-  void Send(int32_t to, ShardStage stage, size_t shard, Bytes data);
+  std::byte* PlaceOf(size_t shard) const;
+  Slice Placed(size_t shard) const;
+  void Spread(size_t shard);
+  void DropMean();
+  void OnSummed(size_t shard);
+  void Sum(size_t shard, const std::vector<Slice>& inputs, int32_t divisor, std::byte* to) const;
+  void Send(int32_t to, ShardStage stage, size_t shard, Slice data);
 
   const Site site_;
   ReplicatedEntry entry_;
   RoundRecord record_;
   int32_t sum_;
   std::vector<int32_t> sums_;  // by member
+  CountedBytes memory_;        // its body
   Contribution own_;
   int32_t divisor_ = 1;
   ShardPlan plan_;

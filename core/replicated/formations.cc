@@ -30,7 +30,7 @@ Formations::Formations(const Formation::Site& site, const ReplicatedLog* log,
 void Formations::Begin(ReplicatedEntry entry, uint64_t term, Time now) {
   const auto size = static_cast<int32_t>(entry.roles.size());
   const int32_t sum = SumFor(entry);
-  current_.emplace(Current{.formation = Formation(site_, std::move(entry), sum),
+  current_.emplace(Current{.formation = Formation(site_, std::move(entry), sum, &buffers_),
                            .fetcher = SumFetcher(size),
                            .term = term,
                            .moved_at = now});
@@ -73,8 +73,7 @@ void Formations::Propose(ReplicatedEntry entry, uint64_t term, Time now) {
 void Formations::Contribute() {
   const Contribution own = current_->formation.own();
   if (own.count == 0) return;
-  std::vector<std::byte> sum;
-  const std::span<const std::byte> content = pending_->Propose(own, &sum);
+  const Slice content = pending_->Propose(own);
   if (!content.empty()) current_->formation.Contribute(content);
 }
 
@@ -150,8 +149,8 @@ void Formations::OnFetch(int32_t from, const ReplicaMessage& fetch) {
                        .made = entry->made,
                        .stage = ShardStage::kSummed,
                        .shard = fetch.shard};
-  const std::byte* data = entry->body.data() + site_.geometry->record_bytes() + fetch.offset_bytes;
-  piece.body.assign(data, data + fetch.length_bytes);
+  piece.body =
+      entry->body.Part(site_.geometry->record_bytes() + fetch.offset_bytes, fetch.length_bytes);
   site_.outbox->Send(from, std::move(piece));
 }
 

@@ -89,6 +89,7 @@ class Formations {
   }
 
   const Formation::Site site_;
+  EntryBuffers buffers_;
   const ReplicatedLog* log_;
   Contributions* pending_;
   Time patience_;

@@ -10,23 +10,27 @@
 // than it or than its reader's limit, or not as long as announced, is dropped whole; the next one
 // comes.
 //
-// Sans-IO; one thread.
+// A message that goes in one frame is not copied: its writer gives the frame in parts, from where
+// they lie, and its reader keeps the frame. Sans-IO; one thread.
 #ifndef COVEY_CORE_REPLICATED_FRAGMENTER_H_
 #define COVEY_CORE_REPLICATED_FRAGMENTER_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <span>
 #include <vector>
 
+#include "core/base/counted_bytes.h"
 #include "core/base/wire.h"
 
 namespace covey {
 
 class Fragmenter {
  public:
-  static constexpr uint64_t kWindow = 8;
-  static constexpr size_t kMostFrameBytes = size_t{256} << 10;
+  static constexpr uint64_t kWindow = 16;
+  // A mailbox of 256 KiB (ops/transports/shm_job.h) has room for two: one is read meanwhile.
+  static constexpr size_t kMostFrameBytes = size_t{124} << 10;
 
   Fragmenter(uint64_t channel, int32_t size, size_t frame_bytes);
 
@@ -35,7 +39,8 @@ class Fragmenter {
   static bool IsFrame(std::span<const std::byte> mail);
   static uint64_t ChannelOf(std::span<const std::byte> frame);
 
-  void Enqueue(int32_t to, Bytes message);
+  // `head`, then `body`.
+  void Enqueue(int32_t to, Bytes head, Slice body = {});
   // The last one, in one frame: where the window is full it goes beyond it, instead of what was not
   // sent; else after that. Nothing comes after it.
   void EnqueueLeave(int32_t to, Bytes message);
@@ -43,7 +48,7 @@ class Fragmenter {
   void EnqueueClosing();
 
   // The frame to `to` that is to be sent now, the same until OnSent; empty: none.
-  std::span<const std::byte> Next(int32_t to);
+  Parts Next(int32_t to);
   void OnSent(int32_t to);
 
   enum class Received : uint8_t {
@@ -52,8 +57,8 @@ class Fragmenter {
     kClosing,
     kMalformed,  // it is of no message of at most `longest_bytes`
   };
-  Received OnFrame(int32_t from, std::span<const std::byte> frame, size_t longest_bytes,
-                   Bytes* message);
+  // *message begins where elements of any type may.
+  Received OnFrame(int32_t from, Bytes frame, size_t longest_bytes, Slice* message);
 
   // Nothing more goes there.
   void OnLoss(int32_t member);
@@ -65,11 +70,20 @@ class Fragmenter {
 
  private:
   enum class Kind : uint8_t { kTaken = 1, kPart, kLast, kClosing, kLeave };
+  struct Message {
+    Bytes head;
+    Slice body;
+    size_t size() const { return head.size() + body.size(); }
+  };
+  static constexpr size_t kHeadBytes = 32;
   struct Peer {
-    std::deque<Bytes> messages;
+    std::deque<Message> messages;
     Bytes leave;
     size_t offset = 0;  // of the first that is not sent
-    Bytes frame;        // the next one; empty: not made yet
+    // The next frame: its head, and what it has of a message's head and body.
+    std::array<std::byte, kHeadBytes> head = {};
+    std::array<std::span<const std::byte>, 3> parts = {};
+    size_t parts_made = 0;  // 0: it is not made yet
     Kind kind = Kind::kTaken;
     uint64_t sent = 0, taken_there = 0;  // frames of messages to it,
     uint64_t taken = 0, told = 0;        // from it, and as far as it knows
@@ -79,8 +93,9 @@ class Fragmenter {
     bool is_dropping = false;   // frames of this message, up to its end
   };
 
-  void Make(Peer* peer, Kind kind, std::span<const std::byte> data);
-  static Received TakePart(Peer* peer, Kind kind, std::span<const std::byte> data, Bytes* message);
+  void Make(Peer* peer, Kind kind, std::span<const std::byte> head, const Slice& body);
+  void MakePart(Peer* peer);
+  static Received TakePart(Peer* peer, Kind kind, Bytes frame, Slice* message);
 
   uint64_t channel_;
   size_t data_bytes_;  // of a frame at most

@@ -12,8 +12,17 @@ constexpr std::ptrdiff_t kAckedKept = 2;
 
 }  // namespace
 
-LatestModel::LatestModel(size_t length_bytes)
-    : length_bytes_(length_bytes), open_(std::make_unique<std::byte[]>(length_bytes)) {}
+LatestModel::LatestModel(size_t length_bytes) : length_bytes_(length_bytes), open_(NewBuffer()) {}
+
+CountedBytes LatestModel::NewBuffer() {
+  const auto free = std::find_if(spare_.begin(), spare_.end(),
+                                 [](const CountedBytes& one) { return !one.IsShared(); });
+  if (free == spare_.end()) return CountedBytes::Zeroed(length_bytes_);
+  std::swap(*free, spare_.back());
+  CountedBytes buffer = std::move(spare_.back());
+  spare_.pop_back();
+  return buffer;
+}
 
 void LatestModel::Publish(uint64_t step, std::span<const double> hypers) {
   CHECK(models_.empty() || step > models_.back().content.last, "steps grow");
@@ -26,9 +35,7 @@ void LatestModel::Publish(uint64_t step, std::span<const double> hypers) {
   model.hypers.assign(hypers.begin(), hypers.end());
   model.sum = std::move(open_);
   models_.push_back(std::move(model));
-  if (spare_.empty()) spare_.push_back(std::make_unique<std::byte[]>(length_bytes_));
-  open_ = std::move(spare_.back());
-  spare_.pop_back();
+  open_ = NewBuffer();
 }
 
 void LatestModel::Skip(uint64_t) { CHECK(false, "a rank that averages models publishes one"); }
@@ -57,9 +64,9 @@ void LatestModel::OnAck(const Contribution& content) {
   }
 }
 
-std::span<const std::byte> LatestModel::Propose(const Contribution& part, std::vector<std::byte>*) {
+Slice LatestModel::Propose(const Contribution& part) {
   for (const Pending& model : models_)
-    if (model.content.last == part.last) return {model.sum.get(), length_bytes_};
+    if (model.content.last == part.last) return model.sum;
   return {};
 }
 

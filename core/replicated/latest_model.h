@@ -9,12 +9,11 @@
 //
 // A proposal names the model that the leader knows. A leader that acknowledges a later one has
 // proposed the one before it at most to versions whose proposals come first, so the last two serve
-// each attempt that may be told here. An attempt copies what it takes.
+// each attempt that may be told here. Messages of an attempt hold what it takes.
 #ifndef COVEY_CORE_REPLICATED_LATEST_MODEL_H_
 #define COVEY_CORE_REPLICATED_LATEST_MODEL_H_
 
 #include <deque>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -26,13 +25,12 @@ class LatestModel final : public Contributions {
  public:
   explicit LatestModel(size_t length_bytes);
 
-  std::byte* open() const override { return open_.get(); }
+  std::byte* open() const override { return open_.data(); }
   void Publish(uint64_t step, std::span<const double> hypers) override;
   void Skip(uint64_t step) override;
   const Pending* Send() override;
   void OnAck(const Contribution& content) override;
-  std::span<const std::byte> Propose(const Contribution& part,
-                                     std::vector<std::byte>* sum) override;
+  Slice Propose(const Contribution& part) override;
   void OnConsumed(uint64_t step) override;
   void OnExecuted(uint64_t) override {}
   void OnNewLeader() override;
@@ -46,10 +44,12 @@ class LatestModel final : public Contributions {
   std::vector<Contribution> contents() const override;
 
  private:
+  CountedBytes NewBuffer();
+
   size_t length_bytes_;
   std::deque<Pending> models_;  // by step
-  std::vector<std::unique_ptr<std::byte[]>> spare_;
-  std::unique_ptr<std::byte[]> open_;
+  std::vector<CountedBytes> spare_;
+  CountedBytes open_;
   uint64_t consumed_ = 0;
 };
 

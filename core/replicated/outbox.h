@@ -17,11 +17,19 @@ struct QueuedMessage {
   ReplicaMessage message;
 };
 
-// The messages to be sent, as bytes.
+// The messages to be sent, as bytes: `bytes`, then `body`.
 struct EncodedMessage {
   int32_t to = -1;
   Bytes bytes;
   bool is_leave = false;  // nothing follows, and it need not wait for unsent messages
+  Slice body = {};
+
+  Bytes Whole() const {
+    Bytes whole;
+    const std::span<const std::byte> parts[] = {bytes, body};
+    Append(&whole, parts);
+    return whole;
+  }
 };
 
 // The last version that is committed, as any replica has told it.

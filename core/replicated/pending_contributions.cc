@@ -10,9 +10,12 @@ namespace covey {
 PendingContributions::PendingContributions(const RoundLayout* layout, const Kernels* kernels)
     : layout_(layout), kernels_(kernels), open_(NewBuffer()) {}
 
-std::unique_ptr<std::byte[]> PendingContributions::NewBuffer() {
-  if (spare_.empty()) return std::make_unique<std::byte[]>(layout_->length_bytes());
-  std::unique_ptr<std::byte[]> buffer = std::move(spare_.back());
+CountedBytes PendingContributions::NewBuffer() {
+  const auto free = std::find_if(spare_.begin(), spare_.end(),
+                                 [](const CountedBytes& one) { return !one.IsShared(); });
+  if (free == spare_.end()) return CountedBytes::Zeroed(layout_->length_bytes());
+  std::swap(*free, spare_.back());
+  CountedBytes buffer = std::move(spare_.back());
   spare_.pop_back();
   return buffer;
 }
@@ -28,7 +31,7 @@ void PendingContributions::AddSum(std::byte* to, const std::byte* sum) const {
 }
 
 void PendingContributions::Add(Pending* to, const std::byte* sum, const Contribution& content) {
-  AddSum(to->sum.get(), sum);
+  AddSum(to->sum.data(), sum);
   to->content.last = content.last;
   to->content.arrived = content.arrived;
   to->content.count += content.count;
@@ -38,15 +41,14 @@ void PendingContributions::Publish(uint64_t step, std::span<const double> hypers
   CHECK(pending_.empty() || step > pending_.back().content.arrived, "steps grow");
   const Contribution content{.first = step, .last = step, .count = 1, .arrived = step};
   // An empty contribution that is not sent says less than the step that comes.
-  if (!pending_.empty() && pending_.back().is_new && pending_.back().sum == nullptr)
-    pending_.pop_back();
+  if (!pending_.empty() && pending_.back().is_new && !pending_.back().sum) pending_.pop_back();
   // replicated-W7b: a sent contribution does not grow: the leader may hold it as it was.
   if (!pending_.empty() && pending_.back().is_new) {
-    Add(&pending_.back(), open_.get(), content);
+    Add(&pending_.back(), open_.data(), content);
   } else {
     Pending pending;
     pending.content = content;
-    pending.sum = std::exchange(open_, nullptr);
+    pending.sum = std::exchange(open_, {});
     pending_.push_back(std::move(pending));
     open_ = NewBuffer();
   }
@@ -81,21 +83,20 @@ void PendingContributions::OnAck(const Contribution& content) {
     if (!pending.is_sent || pending.content.arrived > content.arrived) break;
     pending.is_acked = true;
     // Older steps than all that lie there are in a version that is not known here yet.
-    const bool is_empty = pending.sum == nullptr;
+    const bool is_empty = !pending.sum;
     if (!is_empty && (content.count == 0 || pending.content.first < content.first)) continue;
     // replicated-W14: an abandoned attempt has it, and may be committed by another leader.
     is_after_proposed |= pending.is_proposed;
     if (pending.is_proposed) continue;
     // A later contribution says more than an empty one before it.
-    if (first != nullptr && first->sum == nullptr && !is_empty)
-      std::exchange(first, nullptr)->content = {};
+    if (first != nullptr && !first->sum && !is_empty) std::exchange(first, nullptr)->content = {};
     if (first == nullptr && (!is_empty || content.count == 0 || is_after_proposed)) {
       first = &pending;
       continue;
     }
     if (first != nullptr) first->content.arrived = pending.content.arrived;
     if (!is_empty) {
-      Add(first, pending.sum.get(), pending.content);
+      Add(first, pending.sum.data(), pending.content);
       first->hypers = pending.hypers;
       spare_.push_back(std::move(pending.sum));
     }
@@ -104,30 +105,29 @@ void PendingContributions::OnAck(const Contribution& content) {
   std::erase_if(pending_, [](const Pending& pending) { return pending.content.arrived == 0; });
 }
 
-std::span<const std::byte> PendingContributions::Propose(const Contribution& part,
-                                                         std::vector<std::byte>* sum) {
+Slice PendingContributions::Propose(const Contribution& part) {
   std::vector<Pending*> parts;
   uint64_t count = 0;
   for (Pending& pending : pending_) {
     const Contribution& content = pending.content;
-    if (pending.sum == nullptr || content.first < part.first || content.last > part.last) continue;
+    if (!pending.sum || content.first < part.first || content.last > part.last) continue;
     parts.push_back(&pending);
     count += content.count;
   }
   if (count != part.count) return {};
   for (Pending* one : parts) one->is_proposed = true;
-  const std::span<const std::byte> first(parts[0]->sum.get(), layout_->length_bytes());
+  const CountedBytes& first = parts[0]->sum;
   if (parts.size() == 1) return first;
   // In the order in which an acknowledgement would make them one.
-  sum->assign(first.begin(), first.end());
-  for (size_t i = 1; i < parts.size(); ++i) AddSum(sum->data(), parts[i]->sum.get());
-  return *sum;
+  CountedBytes sum(Bytes(first.data(), first.data() + first.size()));
+  for (size_t i = 1; i < parts.size(); ++i) AddSum(sum.data(), parts[i]->sum.data());
+  return sum;
 }
 
 void PendingContributions::OnConsumed(uint64_t step) {
   while (!pending_.empty() && pending_.front().content.first <= step) {
     CHECK(pending_.front().content.last <= step, "a version ends between two contributions");
-    if (pending_.front().sum != nullptr) spare_.push_back(std::move(pending_.front().sum));
+    if (pending_.front().sum) spare_.push_back(std::move(pending_.front().sum));
     pending_.pop_front();
   }
 }
@@ -136,7 +136,7 @@ void PendingContributions::OnExecuted(uint64_t version) {
   std::erase_if(pending_, [version](const Pending& pending) {
     // replicated-W11: an empty contribution stays until versions have come as far: the next leader
     // needs it.
-    return pending.sum == nullptr && pending.content.arrived <= version;
+    return !pending.sum && pending.content.arrived <= version;
   });
 }
 
@@ -148,7 +148,7 @@ void PendingContributions::OnNewLeader() {
 std::vector<Contribution> PendingContributions::contents() const {
   std::vector<Contribution> all;
   for (const Pending& pending : pending_)
-    if (pending.sum != nullptr) all.push_back(pending.content);
+    if (pending.sum) all.push_back(pending.content);
   return all;
 }
 

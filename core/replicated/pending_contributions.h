@@ -26,10 +26,10 @@
 #define COVEY_CORE_REPLICATED_PENDING_CONTRIBUTIONS_H_
 
 #include <deque>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "core/base/counted_bytes.h"
 #include "core/base/kernels.h"
 #include "core/partial/layout.h"
 #include "core/replicated/contributions.h"
@@ -41,13 +41,12 @@ class PendingContributions final : public Contributions {
   // Both outlive this.
   PendingContributions(const RoundLayout* layout, const Kernels* kernels);
 
-  std::byte* open() const override { return open_.get(); }
+  std::byte* open() const override { return open_.data(); }
   void Publish(uint64_t step, std::span<const double> hypers) override;
   void Skip(uint64_t step) override;
   const Pending* Send() override;
   void OnAck(const Contribution& content) override;
-  std::span<const std::byte> Propose(const Contribution& part,
-                                     std::vector<std::byte>* sum) override;
+  Slice Propose(const Contribution& part) override;
   void OnConsumed(uint64_t step) override;
   void OnExecuted(uint64_t version) override;
   void OnNewLeader() override;
@@ -57,15 +56,15 @@ class PendingContributions final : public Contributions {
   std::vector<Contribution> contents() const override;
 
  private:
-  std::unique_ptr<std::byte[]> NewBuffer();
+  CountedBytes NewBuffer();
   void AddSum(std::byte* to, const std::byte* sum) const;
   void Add(Pending* to, const std::byte* sum, const Contribution& content);
 
   const RoundLayout* layout_;
   const Kernels* kernels_;
-  std::deque<Pending> pending_;  // by step
-  std::vector<std::unique_ptr<std::byte[]>> spare_;
-  std::unique_ptr<std::byte[]> open_;
+  std::deque<Pending> pending_;      // by step
+  std::vector<CountedBytes> spare_;  // some of them held by messages still
+  CountedBytes open_;
 };
 
 }  // namespace covey

@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/replicated/latest_model.h"
-#include "core/replicated/pending_contributions.h"
 
 namespace covey {
 namespace {
@@ -25,18 +23,13 @@ size_t LongestBytes(const RoundMemory& geometry, const ShardLimits& limits) {
     words->resize(static_cast<size_t>(geometry.size()));
   longest.hypers.resize(geometry.hypers());
   const size_t shard = std::max(limits.least_bytes, limits.most_bytes) + kLine;
-  return longest.Encode().size() + geometry.record_bytes() + shard;
+  return longest.EncodeHead().size() + geometry.record_bytes() + shard;
 }
 
 // Whether a hub, if the message names one, has a role.
 bool HasHub(const ReplicaMessage& message) {
   return message.hub == 0 || (message.hub <= message.roles.size() &&
                               message.roles[static_cast<size_t>(message.hub) - 1] > 0);
-}
-
-std::unique_ptr<Contributions> NewContributions(const RoundMemory& of, const Kernels* kernels) {
-  if (of.models().on()) return std::make_unique<LatestModel>(of.layout().length_bytes());
-  return std::make_unique<PendingContributions>(&of.layout(), kernels);
 }
 
 }  // namespace
@@ -48,7 +41,7 @@ Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const 
       geometry_(shape, layout),
       longest_bytes_(LongestBytes(geometry_, options.limits)),
       log_(shape.size, static_cast<uint64_t>(shape.log)),
-      contributions_(NewContributions(geometry_, options.kernels)),
+      contributions_(Contributions::New(geometry_, options.kernels)),
       pending_(*contributions_),
       formations_({.self = options.self,
                    .geometry = &geometry_,
@@ -70,9 +63,10 @@ Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const 
 
 // ---- The network --------------------------------------------------------------------------------
 
-void Replica::OnMessage(int32_t from, std::span<const std::byte> bytes, Time now) {
+void Replica::OnMessage(int32_t from, Slice bytes, Time now) {
   ReplicaMessage message;
-  if (has_departed_ || !ReplicaMessage::Decode(bytes, &message) || !IsSound(message)) return;
+  if (has_departed_ || !ReplicaMessage::Decode(std::move(bytes), &message) || !IsSound(message))
+    return;
   has_heard_ = true;
   heard_at_[static_cast<size_t>(from)] = now;
   // replicated-W7: whatever comes from a leader or a follower says that it runs: sums take long.
@@ -225,8 +219,8 @@ void Replica::OnSnapshot(int32_t from, ReplicaMessage snapshot) {
 void Replica::OnAppendEntry(ReplicaMessage entry, Time now) {
   const std::optional<ReplicatedEntry>& accepted = log_.uncommitted();
   const bool is_committed = entry.version <= entry.executed;
-  const bool is_later = shape_.models.on() && is_committed && entry.version > executed();
-  if (entry.version == executed() + 1 || is_later) {
+  if (entry.version == executed() + 1 ||
+      (shape_.models.on() && is_committed && entry.version > executed())) {
     // replicated-W16: it has the same bytes already.
     if (accepted.has_value() && accepted->made == entry.made) {
       log_.Repropose(term_);
@@ -383,14 +377,14 @@ bool Replica::Drain(Time now) {
       if (queued.to == options_.self)
         local_.push_back(std::move(queued));
       else
-        encoded_.push_back(
-            {queued.to, queued.message.Encode(), queued.message.kind == Kind::kLeave});
+        encoded_.push_back({queued.to, queued.message.EncodeHead(),
+                            queued.message.kind == Kind::kLeave, std::move(queued.message.body)});
     }
     if (local_.empty()) continue;
     moved = true;
-    QueuedMessage queued = std::move(local_.front());
+    ReplicaMessage message = std::move(local_.front().message);
     local_.pop_front();
-    Handle(options_.self, std::move(queued.message), now);
+    Handle(options_.self, std::move(message), now);
   } while (!local_.empty() || !outbox_.empty());
   return moved;
 }

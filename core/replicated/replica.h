@@ -95,7 +95,7 @@ class Replica final : public Versions, public EpochEnd {
   struct Snapshot {
     int32_t from = -1;
     uint64_t version = 0;
-    Bytes state;
+    Slice state;
   };
   bool RequestSnapshot(Snapshot* snapshot);
   EpochEnd& epoch_end() override { return *this; }
@@ -133,7 +133,7 @@ class Replica final : public Versions, public EpochEnd {
 
   // ---- Of the network: whole messages, in order for each pair. Advance after the last that has
   // come; it returns when to come again at the latest.
-  void OnMessage(int32_t from, std::span<const std::byte> bytes, Time now);
+  void OnMessage(int32_t from, Slice bytes, Time now);
   // Of what may come now: known from the beginning, but for the state of a trainer, which only a
   // replica that needs one takes, of whatever length.
   size_t LongestMessageBytes() const;

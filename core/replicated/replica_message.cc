@@ -3,6 +3,14 @@
 #include <utility>
 
 namespace covey {
+namespace {
+
+// A body begins at a multiple of this, where elements of any type may.
+constexpr size_t kAligned = 16;
+// Of most heads.
+constexpr size_t kUsualHeadBytes = 512;
+
+}  // namespace
 
 ReplicaMessage ReplicaMessage::Of(Kind kind, const ReplicatedEntry& entry, size_t record_bytes) {
   ReplicaMessage message{.kind = kind, .version = entry.version, .made = entry.made};
@@ -10,8 +18,7 @@ ReplicaMessage ReplicaMessage::Of(Kind kind, const ReplicatedEntry& entry, size_
   message.missing = entry.missing;
   message.roles = entry.roles;
   message.hub = static_cast<uint64_t>(entry.hub + 1);
-  message.body.assign(entry.body.begin(),
-                      entry.body.begin() + static_cast<std::ptrdiff_t>(record_bytes));
+  message.body = Bytes(entry.body.begin(), entry.body.begin() + record_bytes);
   return message;
 }
 
@@ -25,8 +32,9 @@ ReplicatedEntry ReplicaMessage::TakeEntry() {
           .body = std::move(body)};
 }
 
-Bytes ReplicaMessage::Encode() const {
+Bytes ReplicaMessage::EncodeHead() const {
   Writer writer;
+  writer.Reserve(kUsualHeadBytes);
   writer.Put(static_cast<uint8_t>(kind));
   for (const uint64_t word : {term,
                               executed,
@@ -65,12 +73,17 @@ Bytes ReplicaMessage::Encode() const {
        {&list, &missing, &roles, &holders, &needs, &mets, &silences})
     writer.PutList(*words);
   writer.PutList(hypers);
-  Bytes bytes = writer.Take();
+  writer.Pad(kAligned);
+  return writer.Take();
+}
+
+Bytes ReplicaMessage::Encode() const {
+  Bytes bytes = EncodeHead();
   bytes.insert(bytes.end(), body.begin(), body.end());
   return bytes;
 }
 
-bool ReplicaMessage::Decode(std::span<const std::byte> bytes, ReplicaMessage* message) {
+bool ReplicaMessage::Decode(Slice bytes, ReplicaMessage* message) {
   Reader reader(bytes);
   const auto kind = reader.Get<uint8_t>();
   message->kind = static_cast<Kind>(kind);
@@ -117,11 +130,12 @@ bool ReplicaMessage::Decode(std::span<const std::byte> bytes, ReplicaMessage* me
         &message->mets, &message->silences})
     *words = reader.GetList<uint64_t>();
   message->hypers = reader.GetList<double>();
+  reader.Pad(kAligned);
   const bool known = kind >= static_cast<uint8_t>(Kind::kRequestVote) &&
                      kind <= static_cast<uint8_t>(Kind::kFetch) &&
                      stage <= static_cast<uint8_t>(ShardStage::kSummed);
   if (!reader.ok() || !known) return false;
-  message->body.assign(reader.rest().begin(), reader.rest().end());
+  message->body = bytes.From(bytes.size() - reader.rest().size());
   return true;
 }
 

@@ -20,15 +20,15 @@
 //
 // A message of a term that is over is dropped, but for kSnapshot, kLeave, kPiece, kFetch and
 // `known_committed`; its writer is told which one runs (replicated-W7). All fields of all kinds
-// stand in one struct: messages are few and small but for `body`.
+// stand in one struct: messages are few and small but for `body`, which is not copied.
 #ifndef COVEY_CORE_REPLICATED_REPLICA_MESSAGE_H_
 #define COVEY_CORE_REPLICATED_REPLICA_MESSAGE_H_
 
 #include <span>
 #include <vector>
 
+#include "core/base/counted_bytes.h"
 #include "core/base/types.h"
-#include "core/base/wire.h"
 #include "core/partial/memory.h"
 #include "core/replicated/replicated_log.h"
 #include "core/replicated/shard_plan.h"
@@ -103,15 +103,19 @@ struct ReplicaMessage {
   uint64_t hub = 0;               // and 1 + ReplicatedEntry::hub
   std::vector<uint64_t> holders;  // kAppendEntry: by member, 1: it has the sum
   std::vector<double> hypers;     // kContribution
-  Bytes body;  // kPropose, kAppendEntry: the record; kPiece: the shard; kSnapshot: the state
+  // kPropose, kAppendEntry: the record; kPiece: the shard; kSnapshot: the state. It begins where
+  // elements of any type may.
+  Slice body;
 
   // A message with an entry whose body is its record alone, of so many bytes; and the entry of it.
   static ReplicaMessage Of(Kind kind, const ReplicatedEntry& entry, size_t record_bytes);
   ReplicatedEntry TakeEntry();
 
+  // All before the body; and both.
+  Bytes EncodeHead() const;
   Bytes Encode() const;
-  // False: it is none.
-  static bool Decode(std::span<const std::byte> bytes, ReplicaMessage* message);
+  // False: it is none. The body is a part of `bytes`.
+  static bool Decode(Slice bytes, ReplicaMessage* message);
 };
 
 }  // namespace covey

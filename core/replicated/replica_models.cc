@@ -60,7 +60,7 @@ void Replica::Merge(uint64_t version, std::span<void* const> to, Merged* merged)
   const bool has_offered = offered_step_ > 0 && offered_step_ < step && taken >= offered_step_;
   const std::vector<std::byte>& base = has_offered ? offered_ : base_;
   if (taken < step && !base.empty()) member.base = base.data();
-  MergeRecorded(geometry_, *options_.kernels, member, own->sum.get(), means, to, merged);
+  MergeRecorded(geometry_, *options_.kernels, member, own->sum.data(), means, to, merged);
   NoteBase(*merged, to);
   const uint64_t newest = executed();
   if (merged->late && shape_.models.LastSync(newest) >= step) step_ = std::max(step_, newest);
@@ -69,7 +69,7 @@ void Replica::Merge(uint64_t version, std::span<void* const> to, Merged* merged)
 
 // It has given up in finish() before there was any version: its own model stands.
 void Replica::KeepOwn(std::span<void* const> to, Merged* merged) {
-  const std::byte* own = pending_.model()->sum.get();
+  const std::byte* own = pending_.model()->sum.data();
   for (size_t i = 0; i < to.size(); ++i)
     if (to[i] != nullptr)
       std::memcpy(to[i], own + layout_.offsets_bytes()[i], layout_.lengths_bytes()[i]);

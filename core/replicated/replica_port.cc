@@ -164,9 +164,9 @@ size_t ReplicaPort::LongestMessageBytes() {
   return replica_->LongestMessageBytes();
 }
 
-void ReplicaPort::OnMessage(int32_t from, const Bytes& message, Time now) {
+void ReplicaPort::OnMessage(int32_t from, Slice message, Time now) {
   const std::lock_guard lock(mutex_);
-  replica_->OnMessage(from, message, now);
+  replica_->OnMessage(from, std::move(message), now);
 }
 
 void ReplicaPort::OnLoss(int32_t member) {

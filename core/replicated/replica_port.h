@@ -52,7 +52,7 @@ class ReplicaPort final : public RoundsPort, public ChannelPort {
   std::vector<uint64_t> Blocks() const override { return {}; }
 
   size_t LongestMessageBytes() override;
-  void OnMessage(int32_t from, const Bytes& message, Time now) override;
+  void OnMessage(int32_t from, Slice message, Time now) override;
   void OnLoss(int32_t member) override;
   Pass Advance(Time now, bool is_sent) override;
 

@@ -24,7 +24,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/wire.h"
+#include "core/base/counted_bytes.h"
 
 namespace covey {
 
@@ -45,7 +45,7 @@ struct ReplicatedEntry {
   int32_t hub = -1;                // and its hub: see ShardPlan
   std::vector<uint64_t> consumed;  // by member: the last of its steps in any version so far
   std::vector<uint64_t> missing;   // by member: Suspicion::missing
-  Bytes body;                      // record, sum: as in the result buffers of core/partial/memory.h
+  Slice body;                      // record, sum: as in the result buffers of core/partial/memory.h
 };
 
 // How far a replica is.

@@ -24,9 +24,10 @@
 
 namespace covey {
 
-// Shards are about as long as a message that keeps a link busy, unless the sum is short.
+// Shards are about as long as a message that keeps a link busy, unless the sum is short; and go,
+// with their head, in one frame (Fragmenter::kMostFrameBytes), which is not copied.
 struct ShardLimits {
-  size_t least_bytes = size_t{16} << 10, most_bytes = size_t{1} << 20;
+  size_t least_bytes = size_t{16} << 10, most_bytes = size_t{120} << 10;
 };
 
 enum class ShardStage : uint8_t { kNone = 0, kContributed, kHosted, kSummed };

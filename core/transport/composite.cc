@@ -79,9 +79,9 @@ Composite::~Composite() {
   }
 }
 
-bool Composite::TrySend(Rank to, std::span<const std::byte> message) {
+bool Composite::TrySendParts(Rank to, Parts parts) {
   const int32_t near = NearIndex(to);
-  return near < 0 ? far_->TrySend(to, message) : near_->TrySend(Rank{near}, message);
+  return near < 0 ? far_->TrySend(to, parts) : near_->TrySendParts(Rank{near}, parts);
 }
 
 bool Composite::TryReceive(Rank* from, Bytes* message) {

@@ -35,7 +35,10 @@ class Composite final : public Transport {
   bool PollsNetwork() const override { return far_->link().Descriptor() < 0; }
   bool AnyThread() const override { return far_->link().AnyThread(); }
 
-  bool TrySend(Rank to, std::span<const std::byte> message) override;
+  bool TrySend(Rank to, std::span<const std::byte> message) override {
+    return TrySendParts(to, Parts(&message, 1));
+  }
+  bool TrySendParts(Rank to, Parts parts) override;
   bool TryReceive(Rank* from, Bytes* message) override;
   bool HasMail() override { return near_->HasMail() || far_->HasMail(); }
   bool HasUnsent() override { return near_->HasUnsent() || far_->HasUnsent(); }

@@ -16,12 +16,16 @@ struct Record {
   uint64_t offset;  // push, word: in the sender's region; hello: bytes of its region, and its host
 };
 
-void Append(Bytes* to, RecordKind kind, uint64_t offset, const void* data, size_t length) {
+void AppendRecord(Bytes* to, RecordKind kind, uint64_t offset, size_t length) {
   const Record record{kind, static_cast<uint32_t>(length), offset};
-  const size_t at = to->size();
-  to->resize(at + sizeof(record) + length);
-  std::memcpy(to->data() + at, &record, sizeof(record));
-  if (length > 0) std::memcpy(to->data() + at + sizeof(record), data, length);
+  const auto* bytes = reinterpret_cast<const std::byte*>(&record);
+  to->insert(to->end(), bytes, bytes + sizeof(record));
+}
+
+void Append(Bytes* to, RecordKind kind, uint64_t offset, const void* data, size_t length) {
+  AppendRecord(to, kind, offset, length);
+  const auto* bytes = static_cast<const std::byte*>(data);
+  to->insert(to->end(), bytes, bytes + length);
 }
 
 }  // namespace
@@ -204,14 +208,17 @@ void FarPeers::Lose(Rank peer, const std::string& how) {
   link_->Drop(peer);
 }
 
-bool FarPeers::TrySend(Rank to, std::span<const std::byte> message) {
+bool FarPeers::TrySend(Rank to, Parts parts) {
   if (to == link_->rank()) {
+    Bytes message;
+    Append(&message, parts);
     Keep(to, message);
     return true;
   }
   Outgoing& out = out_[Index(to)];
   if (!out.unsent.empty()) return false;  // a message that has to wait anyway waits at its sender
-  Append(&out.open, RecordKind::kMail, 0, message.data(), message.size());
+  AppendRecord(&out.open, RecordKind::kMail, 0, LengthOf(parts));
+  Append(&out.open, parts);
   SendOpen(to);
   return true;
 }

@@ -59,7 +59,7 @@ class FarPeers {
   std::byte* MirrorOf(Rank r) const { return mirrors_[Index(r)]; }
 
   // Also to this rank itself.
-  bool TrySend(Rank to, std::span<const std::byte> message);
+  bool TrySend(Rank to, Parts parts);
   bool TryReceive(Rank* from, Bytes* message);
   bool HasMail() const { return inbox_count_.load(std::memory_order_relaxed) > 0; }  // any thread
   bool HasUnsent() const;

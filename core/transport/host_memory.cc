@@ -37,7 +37,8 @@ class Meeting {
   Meeting(FarPeers* far, Time deadline) : far_(far), deadline_(deadline) {}
 
   Status Tell(Rank to, const Bytes& message) {
-    while (!far_->TrySend(to, message)) RETURN_IF_ERROR(Look("does not take mail", to));
+    const std::span<const std::byte> all = message;
+    while (!far_->TrySend(to, Parts(&all, 1))) RETURN_IF_ERROR(Look("does not take mail", to));
     return Status::Ok();
   }
   Status Flush(Rank to) {

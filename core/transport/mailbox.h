@@ -19,6 +19,12 @@ class Mailbox {
 
   // False: there is no room now. Try again after progress.
   virtual bool TrySend(Rank to, std::span<const std::byte> message) = 0;
+  // The same of a message in parts: a mailbox that can takes them from where they lie.
+  virtual bool TrySendParts(Rank to, Parts parts) {
+    Bytes message;
+    Append(&message, parts);
+    return TrySend(to, message);
+  }
   virtual bool TryReceive(Rank* from, Bytes* message) = 0;
   virtual bool HasMail() = 0;
   // Something accepted waits for room in the network; TryReceive sees to it.

@@ -48,8 +48,9 @@ class Mirrored final : public Transport {
   bool AnyThread() const override { return far_->link().AnyThread(); }
 
   bool TrySend(Rank to, std::span<const std::byte> message) override {
-    return far_->TrySend(to, message);
+    return TrySendParts(to, Parts(&message, 1));
   }
+  bool TrySendParts(Rank to, Parts parts) override { return far_->TrySend(to, parts); }
   bool TryReceive(Rank* from, Bytes* message) override { return far_->TryReceive(from, message); }
   bool HasMail() override { return far_->HasMail(); }
   bool HasUnsent() override { return far_->HasUnsent(); }

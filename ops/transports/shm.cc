@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -28,11 +29,18 @@ void CopyInto(MailRing* box, uint64_t at, const void* data, size_t length) {
   std::memcpy(box->bytes, static_cast<const std::byte*>(data) + first, length - first);
 }
 
-void CopyOut(const MailRing* box, uint64_t at, void* data, size_t length) {
+// What lies there, in one piece, or in two where it goes on at the ring's begin.
+std::array<std::span<const std::byte>, 2> At(const MailRing* box, uint64_t at, size_t length) {
   const size_t begin = at % MailRing::kCapacityBytes;
   const size_t first = std::min<size_t>(length, MailRing::kCapacityBytes - begin);
-  std::memcpy(data, box->bytes + begin, first);
-  std::memcpy(static_cast<std::byte*>(data) + first, box->bytes, length - first);
+  return {std::span(box->bytes + begin, first), std::span(box->bytes, length - first)};
+}
+
+void CopyOut(const MailRing* box, uint64_t at, void* data, size_t length) {
+  for (const std::span<const std::byte> piece : At(box, at, length)) {
+    std::memcpy(data, piece.data(), piece.size());
+    data = static_cast<std::byte*>(data) + piece.size();
+  }
 }
 
 void RingBell(RankPage* page, Transport::Sleeper sleeper) {
@@ -131,17 +139,21 @@ int ShmTransport::ReadPeer(Rank peer, uint64_t address, std::byte* to, size_t le
   return IsLost(peer) || watch_->IsGone(ToInt(peer)) ? ESRCH : 0;
 }
 
-bool ShmTransport::TrySend(Rank to, std::span<const std::byte> message) {
+bool ShmTransport::TrySendParts(Rank to, Parts parts) {
   MailRing* box = job_.MailboxOf(to, rank());
   // shm-M1: first the bytes, then the tail. shm-M2: the ring comes last.
   const uint64_t tail = box->tail.load(std::memory_order_relaxed);
   const uint64_t used = tail - box->head.load(std::memory_order_acquire);
   // shm-M1: without room nothing is written: the receiver has yet to read what lies there.
-  if (MailRing::kCapacityBytes - used < Padded(message.size())) return false;
-  const auto length = static_cast<uint32_t>(message.size());
+  const auto length = static_cast<uint32_t>(LengthOf(parts));
+  if (MailRing::kCapacityBytes - used < Padded(length)) return false;
   CopyInto(box, tail, &length, sizeof(length));
-  CopyInto(box, tail + sizeof(length), message.data(), message.size());
-  box->tail.store(tail + Padded(message.size()), std::memory_order_release);
+  uint64_t at = tail + sizeof(length);
+  for (const std::span<const std::byte> part : parts) {
+    CopyInto(box, at, part.data(), part.size());
+    at += part.size();
+  }
+  box->tail.store(tail + Padded(length), std::memory_order_release);
   job_.Page(to)->mail.fetch_add(1);  // seq_cst, as RingPeer's look at `parked`
   // shm-M2: rung after the message is visible: the peer looks once, and sleeps again.
   if (to != rank()) RingPeer(to, Reason::kMail);
@@ -159,8 +171,8 @@ bool ShmTransport::TryReceive(Rank* from, Bytes* message) {
     uint32_t length = 0;
     CopyOut(box, head, &length, sizeof(length));
     CHECK(Padded(length) <= filled, "a mailbox holds a message longer than itself");
-    message->resize(length);
-    CopyOut(box, head + sizeof(length), message->data(), length);
+    message->clear();
+    Append(message, At(box, head + sizeof(length), length));
     box->head.store(head + Padded(length), std::memory_order_release);
     mail_taken_.fetch_add(1, std::memory_order_relaxed);
     next_mailbox_ = (r + 1) % size();

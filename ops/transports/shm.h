@@ -25,7 +25,10 @@ class ShmTransport final : public Transport {
   Rank rank() const override { return job_.identity.rank; }
   int size() const override { return job_.identity.size; }
 
-  bool TrySend(Rank to, std::span<const std::byte> message) override;
+  bool TrySend(Rank to, std::span<const std::byte> message) override {
+    return TrySendParts(to, Parts(&message, 1));
+  }
+  bool TrySendParts(Rank to, Parts parts) override;
   bool TryReceive(Rank* from, Bytes* message) override;
   bool HasMail() override {
     return own_->mail.load() != mail_taken_.load(std::memory_order_relaxed);

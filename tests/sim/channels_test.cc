@@ -14,7 +14,7 @@ namespace covey {
 namespace {
 
 constexpr int64_t kSteps = 6;
-constexpr size_t kElems = 100'000;  // two frames
+constexpr size_t kElems = 100'000;  // four frames
 constexpr uint64_t kChannel = 77;
 constexpr int kMostTurns = 3'000'000;
 

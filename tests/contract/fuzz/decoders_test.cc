@@ -25,7 +25,7 @@ TEST_F(DecodersTest, ReplicaMessages) {
   message.missing = {3};
   message.needs = message.mets = message.silences = {1, 0, 2};
   message.hypers = {0.5, -1};
-  message.body.resize(100);
+  message.body = Bytes(100);
   std::vector<Bytes> valid;
   for (auto kind = static_cast<int>(ReplicaMessage::Kind::kRequestVote);
        kind <= static_cast<int>(ReplicaMessage::Kind::kLeave); ++kind) {
@@ -115,12 +115,13 @@ TEST_F(DecodersTest, Frames) {
   constexpr size_t kFrameBytes = 128, kLongest = 1000;
   Fragmenter writer(9, 2, kFrameBytes);
   for (int message = 0; message < 3; ++message) writer.Enqueue(1, Bytes(300));
-  const Bytes frame(writer.Next(1).begin(), writer.Next(1).end());
+  Bytes frame;
+  Append(&frame, writer.Next(1));
   Fragmenter reader(9, 2, kFrameBytes);
   Run({frame}, 100'000, [&](const Bytes& bytes) {
     if (!Fragmenter::IsFrame(bytes)) return;
     Fragmenter::ChannelOf(bytes);
-    Bytes message;
+    Slice message;
     const size_t longest = rng_.Percent(50) ? kLongest : ~size_t{0};
     reader.OnFrame(0, bytes, longest, &message);
     EXPECT_LE(message.size(), 32 * kMostBytes);
@@ -209,7 +210,8 @@ TEST_F(DecodersTest, FramesOfManyChannels) {
   for (uint64_t channel = 1; channel <= 10'000; ++channel) {
     Fragmenter writer(channel, 2, 128);
     writer.Enqueue(0, Bytes(10));
-    const Bytes frame(writer.Next(0).begin(), writer.Next(0).end());
+    Bytes frame;
+    Append(&frame, writer.Next(0));
     if (box.OnFrame(Rank{1}, frame, 0)) ++kept;
     if (channel == 1) {
       EXPECT_TRUE(box.OnFrame(Rank{1}, frame, 0));

@@ -50,6 +50,8 @@ void HostJournal::CheckVersion(const ReplicatedEntry& entry) {
   RoundRecord record;
   ReadRecord(*geometry_, entry.body.data(), &record);
   results_.push_back(entry);
+  // As it is now, whatever happens to the memory that messages hold.
+  results_.back().body = Bytes(entry.body.begin(), entry.body.end());
   const uint64_t version = entry.version;
   if (record.header.version != version) Fail("1: the record of " + Number(version) + " is another");
   expired_ += record.header.expired ? 1 : 0;

@@ -261,7 +261,7 @@ void HostSimulation::Send(int32_t rank) {
     if (rng_.Below(1000) < clog_permille_)
       arrives += static_cast<Time>(rng_.Below(static_cast<uint64_t>(3 * grace_)));
     if (!link.empty()) arrives = std::max(arrives, link.back().arrives);
-    link.push_back({arrives, std::move(message.bytes)});
+    link.push_back({arrives, std::move(message)});
   }
 }
 
@@ -272,9 +272,9 @@ void HostSimulation::Deliver(int32_t rank) {
     const int32_t from = (first + i) % swarm_.size;
     std::deque<Mail>& link = LinkOf(from, rank);
     if (link.empty() || link.front().arrives > now_) continue;
-    const Bytes bytes = std::move(link.front().bytes);
+    Bytes bytes = link.front().message.Whole();
     link.pop_front();
-    return players_[static_cast<size_t>(rank)].replica->OnMessage(from, bytes, now_);
+    return players_[static_cast<size_t>(rank)].replica->OnMessage(from, std::move(bytes), now_);
   }
 }
 

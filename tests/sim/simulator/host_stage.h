@@ -31,7 +31,7 @@ class HostSimulation {
   enum class Phase : uint8_t { kComputes, kWaits, kFinishes, kSeeks, kMeets, kDone };
   struct Mail {
     Time arrives;
-    Bytes bytes;
+    EncodedMessage message;  // it holds what its writer has given, as a full window does
   };
   // A link between two ranks on which all waits until a time.
   struct Cut {

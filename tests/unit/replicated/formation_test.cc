@@ -40,20 +40,21 @@ class FormationTest : public testing::Test {
                           .average = average,
                           .limits = {.least_bytes = 64, .most_bytes = 256},
                           .outbox = outboxes_.back().get()},
-          Entry(), sums[static_cast<size_t>(r)]));
+          Entry(), sums[static_cast<size_t>(r)], &buffers_));
     }
   }
 
   // All with a role contribute.
   ReplicatedEntry Entry() const {
     ReplicatedEntry entry{.version = 1, .made = kMade, .roles = roles_};
-    entry.body.resize(geometry_->record_bytes());
+    Bytes record(geometry_->record_bytes());
     const RecordHeader header{.version = 1, .divisor = size_};
-    std::memcpy(entry.body.data(), &header, sizeof(header));
+    std::memcpy(record.data(), &header, sizeof(header));
     for (size_t i = 0; i < roles_.size(); ++i) {
       const Contribution one{.first = 1, .last = 1, .count = roles_[i] > 0 ? 1u : 0u, .arrived = 1};
-      std::memcpy(entry.body.data() + sizeof(header) + i * sizeof(one), &one, sizeof(one));
+      std::memcpy(record.data() + sizeof(header) + i * sizeof(one), &one, sizeof(one));
     }
+    entry.body = std::move(record);
     return entry;
   }
 
@@ -129,6 +130,7 @@ class FormationTest : public testing::Test {
   std::unique_ptr<RoundMemory> geometry_;
   std::unique_ptr<ReplicatedLog> log_;
   std::vector<std::unique_ptr<Outbox>> outboxes_;
+  EntryBuffers buffers_;
   std::vector<std::unique_ptr<Formation>> formations_;
   std::vector<size_t> sent_;
 };
@@ -180,17 +182,61 @@ TEST_F(FormationTest, PiecesThatComeTwiceCountOnce) {
   ExpectSum({{0, 1}, {2, 3}}, 1);
 }
 
+ReplicaMessage PieceOf(ShardStage stage, uint64_t shard, size_t length_bytes, int value) {
+  ReplicaMessage message{.kind = ReplicaMessage::Kind::kPiece,
+                         .version = 1,
+                         .made = kMade,
+                         .stage = stage,
+                         .shard = shard};
+  message.body = Bytes(length_bytes, static_cast<std::byte>(value));
+  return message;
+}
+
+// The sums of its host are made, its own shards' in their place, when it gets the sums of all of
+// another member: what comes of them late is dropped, and what it has sent stays as it was.
+TEST_F(FormationTest, AShardThatIsThereDoesNotChange) {
+  Open({1, 1, 2, 2});
+  Formation& one = *formations_[0];
+  const auto length = [&](size_t shard) { return one.plan().shard(shard).length_bytes; };
+  one.Contribute(ContentOf(0));
+  for (size_t shard = 0; shard < one.plan().size(); ++shard)
+    one.OnPiece(1, PieceOf(ShardStage::kContributed, shard, length(shard), 1));
+  const std::vector<QueuedMessage> sent = outboxes_[0]->Take();
+  std::vector<Bytes> bytes;
+  for (const QueuedMessage& each : sent) bytes.push_back(each.message.Encode());
+  for (size_t shard = 0; shard < one.plan().size(); ++shard)
+    one.OnPiece(1, PieceOf(ShardStage::kSummed, shard, length(shard), 3));
+  ASSERT_TRUE(one.is_whole());
+  for (size_t shard = 0; shard < one.plan().size(); ++shard) {
+    const int32_t delegate = one.plan().DelegateOf(shard, 1);
+    one.OnPiece(delegate, PieceOf(ShardStage::kHosted, shard, length(shard), 2));
+    one.OnPiece(delegate, PieceOf(ShardStage::kSummed, shard, length(shard), 2));
+  }
+  const Slice sum = one.Take().body.From(geometry_->record_bytes());
+  ForEach([&](size_t, size_t offset) { ASSERT_EQ(sum.data()[offset], std::byte{3}) << offset; });
+  for (size_t i = 0; i < sent.size(); ++i) EXPECT_EQ(sent[i].message.Encode(), bytes[i]) << i;
+}
+
+// As long as an entry or a message holds it, it is no other entry's.
+TEST(EntryBuffersTest, MemoryOfAnEntryIsTakenAgainOnceItIsGone) {
+  EntryBuffers buffers;
+  const Slice first = buffers.Take(100);
+  Slice second = buffers.Take(100);
+  const std::byte* place = second.data();
+  EXPECT_NE(first.data(), place);
+  Slice message = second.Part(10, 20);
+  second = {};
+  EXPECT_NE(buffers.Take(100).data(), place);
+  message = {};
+  const Slice third = buffers.Take(100), fourth = buffers.Take(100);
+  EXPECT_TRUE(third.data() == place || fourth.data() == place);
+}
+
 // Unexpected pieces are dropped, and the sum is right all the same.
 TEST_F(FormationTest, DropsWhatItDoesNotExpect) {
   Open({1, 1, 2, 0});
   const auto piece = [](ShardStage stage, uint64_t shard, size_t length_bytes) {
-    ReplicaMessage message{.kind = ReplicaMessage::Kind::kPiece,
-                           .version = 1,
-                           .made = kMade,
-                           .stage = stage,
-                           .shard = shard};
-    message.body.assign(length_bytes, std::byte{1});
-    return message;
+    return PieceOf(stage, shard, length_bytes, 1);
   };
   for (auto& formation : formations_) {
     for (size_t shard = 0; shard < formation->plan().size(); ++shard) {

@@ -6,11 +6,18 @@
 #include <deque>
 
 #include "core/base/rng.h"
+#include "core/replicated/replica_message.h"
 
 namespace covey {
 namespace {
 
 constexpr size_t kFrameBytes = 64;
+
+Bytes Joined(Parts parts) {
+  Bytes joined;
+  Append(&joined, parts);
+  return joined;
+}
 
 Bytes MessageOf(size_t length, size_t number) {
   Bytes message(length);
@@ -30,29 +37,53 @@ TEST(FragmenterTest, MessagesComeWholeAndInOrder) {
     Fragmenter* fragmenter = self == 0 ? &one : &two;
     const auto other = static_cast<int32_t>(1 - self);
     if (queued[self] < lengths.size() && rng.Percent(20)) {
-      fragmenter->Enqueue(other, MessageOf(lengths[queued[self]], queued[self]));
+      // Its head and its body are cut anywhere.
+      const Slice message = MessageOf(lengths[queued[self]], queued[self]);
+      const size_t head = rng.Below(message.size() + 1);
+      fragmenter->Enqueue(other, Bytes(message.begin(), message.begin() + head),
+                          message.From(head));
       ++queued[self];
     }
-    if (const auto frame = fragmenter->Next(other); !frame.empty() && rng.Percent(70)) {
+    if (const Bytes frame = Joined(fragmenter->Next(other)); !frame.empty() && rng.Percent(70)) {
       ASSERT_LE(frame.size(), kFrameBytes);
       ASSERT_TRUE(Fragmenter::IsFrame(frame));
       ASSERT_EQ(Fragmenter::ChannelOf(frame), 9u);
-      under_way[other].emplace_back(frame.begin(), frame.end());
+      under_way[other].push_back(frame);
       fragmenter->OnSent(other);
     }
     if (under_way[self].empty() || rng.Percent(50)) continue;
-    Bytes message;
+    Slice message;
     const Fragmenter::Received came =
         fragmenter->OnFrame(other, under_way[self].front(), 2000, &message);
     under_way[self].pop_front();
     ASSERT_NE(came, Fragmenter::Received::kMalformed);
     if (came != Fragmenter::Received::kMessage) continue;
-    ASSERT_EQ(message, MessageOf(lengths[come[self]], come[self])) << come[self];
+    ASSERT_EQ(message, Slice(MessageOf(lengths[come[self]], come[self]))) << come[self];
     ++come[self];
   }
   EXPECT_EQ(come[0], lengths.size());
   EXPECT_EQ(come[1], lengths.size());
   EXPECT_TRUE(one.IsEmpty() && two.IsEmpty() && !one.IsInMessage() && !two.IsInMessage());
+}
+
+// Neither its writer nor its reader copies it, and it begins where elements of any type may.
+TEST(FragmenterTest, AShardGoesInOneFrameAndStaysThere) {
+  constexpr size_t kLine = 64, kMailbox = size_t{256} << 10;
+  Fragmenter one(1, 2, kMailbox), two(1, 2, kMailbox);
+  const Bytes head = ReplicaMessage{.kind = ReplicaMessage::Kind::kPiece}.EncodeHead();
+  const Slice body = MessageOf(ShardLimits().most_bytes + kLine, 3);
+  one.Enqueue(1, head, body);
+  const Parts parts = one.Next(1);
+  EXPECT_EQ(parts.back().data(), body.data());
+  EXPECT_LE(2 * (LengthOf(parts) + kLine), kMailbox);
+  Bytes frame = Joined(parts);
+  const std::byte* begin = frame.data();
+  Slice message;
+  const size_t longest = head.size() + body.size();
+  ASSERT_EQ(two.OnFrame(0, std::move(frame), longest, &message), Fragmenter::Received::kMessage);
+  EXPECT_EQ(message.end(), begin + LengthOf(parts));
+  EXPECT_EQ((message.data() - begin) % static_cast<std::ptrdiff_t>(sizeof(double)), 0);
+  EXPECT_EQ(message.From(head.size()), body);
 }
 
 // What is meant for others passes it by.
@@ -75,14 +106,14 @@ TEST(FragmenterTest, ToOneWhoTakesNoneFewAreUnderWay) {
 
 TEST(FragmenterTest, ClosingComesAfterTheLastMessage) {
   Fragmenter one(5, 2, kFrameBytes), two(5, 2, kFrameBytes);
-  one.Enqueue(1, MessageOf(100, 1));
+  one.Enqueue(1, MessageOf(90, 1));
   one.EnqueueClosing();
   one.OnLoss(0);  // itself
   std::vector<Fragmenter::Received> all;
   while (!one.Next(1).empty()) {
-    const Bytes frame(one.Next(1).begin(), one.Next(1).end());
+    const Bytes frame = Joined(one.Next(1));
     one.OnSent(1);
-    Bytes message;
+    Slice message;
     all.push_back(two.OnFrame(0, frame, 100, &message));
   }
   ASSERT_EQ(all.size(), 4u);
@@ -95,12 +126,12 @@ TEST(FragmenterTest, OneThatHasLeftIsSentNothing) {
   Fragmenter one(5, 2, kFrameBytes), two(5, 2, kFrameBytes);
   one.OnLoss(0);  // itself
   two.EnqueueLeave(0, MessageOf(7, 2));
-  const Bytes leave(two.Next(0).begin(), two.Next(0).end());
+  const Bytes leave = Joined(two.Next(0));
   one.Enqueue(1, MessageOf(500, 1));
   ASSERT_FALSE(one.Next(1).empty());
-  Bytes message;
+  Slice message;
   EXPECT_EQ(one.OnFrame(1, leave, 100, &message), Fragmenter::Received::kMessage);
-  EXPECT_EQ(message, MessageOf(7, 2));
+  EXPECT_EQ(message, Slice(MessageOf(7, 2)));
   EXPECT_TRUE(one.IsEmpty());
   one.EnqueueLeave(1, MessageOf(7, 1));
   EXPECT_TRUE(one.IsEmpty());
@@ -111,6 +142,7 @@ Bytes FrameOf(uint8_t kind, uint64_t taken, uint64_t length, size_t data_bytes) 
   Writer writer;
   writer.Put(uint8_t{0xc7});
   writer.Put(kind);
+  writer.Pad(sizeof(uint64_t));
   writer.Put(uint64_t{1});
   writer.Put(taken);
   writer.Put(length);
@@ -124,7 +156,7 @@ class ForgedTest : public testing::Test {
   static constexpr size_t kLongest = 100;
   Fragmenter::Received Take(uint8_t kind, uint64_t length, size_t data_bytes,
                             size_t longest = kLongest) {
-    message_.clear();
+    message_ = {};
     return fragmenter_.OnFrame(0, FrameOf(kind, 0, length, data_bytes), longest, &message_);
   }
   // After a message that was dropped the next one comes.
@@ -135,7 +167,7 @@ class ForgedTest : public testing::Test {
     EXPECT_EQ(message_.size(), 50u);
   }
   Fragmenter fragmenter_{1, 2, kFrameBytes};
-  Bytes message_;
+  Slice message_;
 };
 
 TEST_F(ForgedTest, MemoryIsTakenForWhatHasCome) {
@@ -169,7 +201,7 @@ TEST_F(ForgedTest, AMessageThatIsNotAsLongAsItSaysIsDropped) {
 }
 
 TEST_F(ForgedTest, NobodyTakesMoreThanWasSent) {
-  Bytes message;
+  Slice message;
   fragmenter_.Enqueue(1, MessageOf(5000, 1));
   EXPECT_EQ(fragmenter_.OnFrame(1, FrameOf(1, ~uint64_t{0}, 0, 0), kLongest, &message),
             Fragmenter::Received::kNothing);

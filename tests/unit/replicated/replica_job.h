@@ -81,7 +81,7 @@ class ReplicaTest : public testing::Test {
       }
       replica(to).Advance(now_);
       for (EncodedMessage& message : replica(to).TakeMessages())
-        links_[{to, message.to}].push_back(std::move(message.bytes));
+        links_[{to, message.to}].push_back(message.Whole());
     }
   }
   void Ticks(int count) {

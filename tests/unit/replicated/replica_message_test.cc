@@ -28,7 +28,7 @@ ReplicaMessage Full() {
   message.list = {1, 2};
   message.missing = {3};
   message.hypers = {0.5, -1};
-  message.body = {std::byte{1}, std::byte{2}, std::byte{3}};
+  message.body = Bytes{std::byte{1}, std::byte{2}, std::byte{3}};
   return message;
 }
 
@@ -44,7 +44,21 @@ TEST(ReplicaMessageTest, IsReadAsItWasWritten) {
   EXPECT_EQ(message.consumed, 23u);
   EXPECT_EQ(message.snapshot_version, 19u);
   EXPECT_EQ(message.hypers, (std::vector<double>{0.5, -1}));
-  EXPECT_EQ(message.body.size(), 3u);
+  EXPECT_EQ(message.body, Full().body);
+}
+
+// Whatever lists come before it; and it is not copied.
+TEST(ReplicaMessageTest, ABodyIsAPartOfTheBytesWhereElementsMayBegin) {
+  for (size_t numbers = 0; numbers < 5; ++numbers) {
+    ReplicaMessage written = Full();
+    written.list.resize(numbers);
+    const Slice bytes = written.Encode();
+    ReplicaMessage read;
+    ASSERT_TRUE(ReplicaMessage::Decode(bytes, &read));
+    EXPECT_EQ(read.body, Full().body);
+    EXPECT_EQ(read.body.end(), bytes.end());
+    EXPECT_EQ((read.body.data() - bytes.data()) % static_cast<std::ptrdiff_t>(sizeof(double)), 0);
+  }
 }
 
 TEST(ReplicaMessageTest, WhatIsNoneIsRefused) {
@@ -52,7 +66,7 @@ TEST(ReplicaMessageTest, WhatIsNoneIsRefused) {
   ReplicaMessage message;
   // The body may have any length; all before it is needed.
   for (size_t length = 0; length + 3 < bytes.size(); ++length)
-    EXPECT_FALSE(ReplicaMessage::Decode(std::span(bytes).first(length), &message)) << length;
+    EXPECT_FALSE(ReplicaMessage::Decode(Slice(bytes).Part(0, length), &message)) << length;
   bytes[0] = std::byte{0};
   EXPECT_FALSE(ReplicaMessage::Decode(bytes, &message));
   bytes[0] = std::byte{200};

@@ -77,7 +77,12 @@ TEST_F(ShmTest, AFullMailboxTakesNothingMoreAndLosesNothing) {
   for (int round = 0; round < 300; ++round) {
     for (bool fits = true; fits && rng.Percent(90);) {
       Bytes message = MessageOf(++number, rng.Below(60000));
-      fits = ranks_[0]->TrySend(Rank{1}, message);
+      // In parts, which may be empty, as in one.
+      const std::span<const std::byte> all = message;
+      const size_t cut = rng.Below(message.size() + 1);
+      const std::span<const std::byte> parts[] = {all.first(cut), {}, all.subspan(cut)};
+      fits = rng.Percent(50) ? ranks_[0]->TrySend(Rank{1}, message)
+                             : ranks_[0]->TrySendParts(Rank{1}, parts);
       was_full |= !fits;
       if (fits) sent.push_back(std::move(message));
     }
