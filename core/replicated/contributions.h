@@ -4,12 +4,10 @@
 #define COVEY_CORE_REPLICATED_CONTRIBUTIONS_H_
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/base/counted_bytes.h"
-#include "core/base/kernels.h"
 #include "core/partial/memory.h"
 
 namespace covey {
@@ -24,9 +22,6 @@ class Contributions {
     bool is_proposed = false;
     bool is_sent = false, is_acked = false;  // by, to the present leader
   };
-
-  // Models or gradients, as `of` has it. Both outlive them.
-  static std::unique_ptr<Contributions> New(const RoundMemory& of, const Kernels* kernels);
 
   virtual ~Contributions() = default;
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/replicated/new_contributions.h"
 
 namespace covey {
 namespace {
@@ -41,7 +42,7 @@ Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const 
       geometry_(shape, layout),
       longest_bytes_(LongestBytes(geometry_, options.limits)),
       log_(shape.size, static_cast<uint64_t>(shape.log)),
-      contributions_(Contributions::New(geometry_, options.kernels)),
+      contributions_(NewContributions(geometry_, options.kernels)),
       pending_(*contributions_),
       formations_({.self = options.self,
                    .geometry = &geometry_,
@@ -360,7 +361,7 @@ void Replica::SendAppendResponse(int32_t to) {
 
 void Replica::SendContributions() {
   if (leader_ < 0) return;
-  if (const PendingContributions::Pending* contribution = pending_.Send()) {
+  if (const Contributions::Pending* contribution = pending_.Send()) {
     ReplicaMessage message{.kind = Kind::kContribution};
     message.content = contribution->content;
     message.hypers = contribution->hypers;
