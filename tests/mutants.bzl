@@ -13,10 +13,11 @@ load(
 load(":mutants_seeds.bzl", "KNOWN")
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "host_pairs", "windows",
-# "neighbors", "communicators", "trainers": the simulator of rounds, of rounds of models, of
-# replicas, of pairs, of pairs between hosts, of windows, of neighbors, of communicators, or of
-# trainers is to catch it; "plans": sim/simulator/plans.h.
+# that a rare one takes few seeds; "rounds", "models", "hosts", "host_models", "pairs",
+# "host_pairs", "windows", "neighbors", "communicators", "trainers": the simulator of rounds, of
+# rounds of models, of replicas, of replicas with models, of pairs, of pairs between hosts, of
+# windows, of neighbors, of communicators, or of trainers is to catch it; "plans":
+# sim/simulator/plans.h.
 _MUTANTS = {
     "communicator_devices_are_not_compared": (
         ["core/device/communicator_registry.cc"],
@@ -231,6 +232,9 @@ _MUTANTS = {
     "w14_what_the_dead_left_is_dropped": (["core/partial/collect.cc"], "rounds"),
     "w15_lost_shards_are_waited_for": (["core/replicated/formations.cc"], "hosts"),
     "w16_committed_of_another_attempt": (["core/replicated/replica.cc"], "hosts"),
+    "w20_absent_means_are_waited_for": (["core/replicated/formations.cc"], "host_models"),
+    "w21_ends_with_its_own_merge": (["core/replicated/replica_models.cc"], "host_models"),
+    "w21_silent_rank_is_waited_for_ever": (["core/replicated/aggregator.cc"], "host_models"),
     "window_change_ends_where_it_began": (["core/transport/seqlock.cc"], "windows"),
     "window_copied_without_a_look": (["core/transport/seqlock.cc"], "windows"),
     "window_taken_while_it_changes": (["core/transport/seqlock.cc"], "windows"),

@@ -70,4 +70,5 @@ KNOWN = {
     "w14_what_the_dead_left_is_dropped": "27",
     "w15_lost_shards_are_waited_for": "502",
     "x4_late_input_is_not_staged": "41",
+    "w21_silent_rank_is_waited_for_ever": "12667",
 }

@@ -54,13 +54,7 @@ std::string Describe(const covey_rounds_config& config, const std::string& metho
 }
 
 // Whether ranks that share no memory can do it.
-Status CheckNetwork(const Use& use, const std::string& method, const MethodRounds& rounds) {
-  if (rounds.group_size > 0)
-    return Status::Unsupported(
-        "the method " + method +
-        " averages models of whoever has come, for which ranks have to share memory: all on one "
-        "host, started by coveyrun (shm). Over a network there are local with max_wait, diloco, "
-        "eager, adpsgd, swarm, dpsgd and allreduce");
+Status CheckNetwork(const Use& use, const std::string& method) {
   if (!use->transport().AnyThread())
     return Status::Unsupported(
         "the method " + method +
@@ -125,7 +119,7 @@ Status OpenRounds(const Use& use, covey_runtime* runtime, const covey_rounds_con
   MethodRounds rounds;
   RETURN_IF_ERROR(MethodOf(use, *config, *group, &mine.text, &rounds));
   const bool is_shared = use->transport().words() != nullptr;
-  if (!is_shared) RETURN_IF_ERROR(CheckNetwork(use, mine.text, rounds));
+  if (!is_shared) RETURN_IF_ERROR(CheckNetwork(use, mine.text));
   if (rounds.group_size > 0 && config->op != COVEY_AVERAGE)
     return Status::InvalidArgument("rounds: the method " + mine.text +
                                    " averages models: op is COVEY_AVERAGE");

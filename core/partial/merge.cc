@@ -72,7 +72,8 @@ void MergeSpans(const RoundMemory& memory, const Kernels& kernels, const Parts& 
   }
 }
 
-// The models of group `sum` that are in a version.
+}  // namespace
+
 int32_t CountOf(const RoundRecord& record, const std::vector<int32_t>& sums, int32_t sum) {
   int32_t count = 0;
   for (size_t i = 0; i < sums.size(); ++i)
@@ -80,14 +81,47 @@ int32_t CountOf(const RoundRecord& record, const std::vector<int32_t>& sums, int
   return count;
 }
 
-// The first group that has a model in a version. REQUIRES: one has.
 int32_t FirstGroup(const RoundRecord& record, const std::vector<int32_t>& sums) {
   int32_t sum = 0;
   while (CountOf(record, sums, sum) == 0) ++sum;
   return sum;
 }
 
-}  // namespace
+void MergeRecorded(const RoundMemory& memory, const Kernels& kernels, const MergeOf& member,
+                   const std::byte* own, std::span<const std::byte* const> means,
+                   std::span<void* const> to, Merged* merged) {
+  const RoundRecord& record = merged->record;
+  const uint64_t version = record.header.version;
+  const std::vector<int32_t> sums = memory.SumsOf(version, record.header.final);
+  const auto self = static_cast<size_t>(member.self);
+  merged->version = version;
+  // partial-W12a: the record says whether the own model is in the mean; the number does not.
+  merged->late = record.contributions[self].last != member.own.step;
+  merged->of_all = record.header.final || memory.models().IsSync(version);
+  // All that were in finish() may have published nothing: there is no mean, the own model stays.
+  const bool has_mean = record.header.leader >= 0;
+  const bool superseded = has_mean && memory.models().HasSuperseded(member.own.step, version);
+  const bool takes = has_mean && member.takes;
+  int32_t sum = sums[self];
+  // partial-W12a: a group without models has no mean: the first group that has one serves.
+  if (merged->late && superseded && CountOf(record, sums, sum) == 0) sum = FirstGroup(record, sums);
+  merged->count = CountOf(record, sums, sum);
+  Parts parts{.mean = means[static_cast<size_t>(sum)],
+              .own = own,
+              .count = merged->count,
+              // partial-W12a: a model that was superseded is not merged: it would come back
+              // into others. partial-W12b: its progress is added to the mean.
+              .merges = merged->late && !superseded && !takes,
+              .base = merged->late && superseded && !takes ? member.base : nullptr};
+  if (parts.mean == nullptr) {
+    parts = {.mean = own, .own = own, .count = 0, .merges = false, .base = nullptr};
+    merged->count = 0;
+  }
+  merged->mean = parts.mean;
+  merged->is_of_both = parts.merges || parts.mean == own;
+  merged->kept = parts.base != nullptr;
+  MergeSpans(memory, kernels, parts, member.eager, version, to);
+}
 
 Found Merge(const RoundMemory& memory, SharedAtomics* words, const Kernels& kernels,
             const MergeOf& member, uint64_t version, std::span<void* const> to, Merged* merged) {
@@ -100,34 +134,13 @@ Found Merge(const RoundMemory& memory, SharedAtomics* words, const Kernels& kern
   words->Store(memory.PinAt(member.self), entry.buffer + 1);
   const Found found = log.Read(version, {}, &merged->record);
   if (found == Found::kYes) {
-    const RoundRecord& record = merged->record;
-    const std::vector<int32_t> sums = memory.SumsOf(version, record.header.final);
-    const auto self = static_cast<size_t>(member.self);
-    merged->version = version;
-    // partial-W12a: the record says whether the own model is in the mean; the number does not.
-    merged->late = record.contributions[self].last != member.own.step;
-    merged->of_all = record.header.final || memory.models().IsSync(version);
-    // All that were in finish() may have published nothing: there is no mean, the own model stays.
-    const bool has_mean = record.header.leader >= 0;
-    const bool superseded = has_mean && memory.models().HasSuperseded(member.own.step, version);
-    const bool takes = has_mean && member.takes;
-    int32_t sum = sums[self];
-    // partial-W12a: a group without models has no mean: the first group that has one serves.
-    if (merged->late && superseded && CountOf(record, sums, sum) == 0)
-      sum = FirstGroup(record, sums);
-    merged->count = CountOf(record, sums, sum);
-    const size_t offset = memory.layout().length_bytes() * static_cast<size_t>(sum);
-    const Parts parts{.mean = memory.Result(entry.buffer) + memory.record_bytes() + offset,
-                      .own = memory.Buffer(member.self, member.own.buffer),
-                      .count = merged->count,
-                      // partial-W12a: a model that was superseded is not merged: it would come back
-                      // into others. partial-W12b: its progress is added to the mean.
-                      .merges = merged->late && !superseded && !takes,
-                      .base = merged->late && superseded && !takes ? member.base : nullptr};
-    merged->mean = parts.mean;
-    merged->is_of_both = parts.merges;
-    merged->kept = parts.base != nullptr;
-    MergeSpans(memory, kernels, parts, member.eager, version, to);
+    const std::byte* at = memory.Result(entry.buffer) + memory.record_bytes();
+    std::vector<const std::byte*> means;
+    // As many as there may be groups: those of members.
+    for (int32_t sum = 0; sum < memory.size(); ++sum)
+      means.push_back(at + memory.layout().length_bytes() * static_cast<size_t>(sum));
+    MergeRecorded(memory, kernels, member, memory.Buffer(member.self, member.own.buffer), means, to,
+                  merged);
   }
   // partial-W12a: the mean is held: it is the base of the next progress.
   if (found == Found::kYes) words->Store(memory.HoldAt(member.self), entry.buffer + 1);

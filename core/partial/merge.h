@@ -27,6 +27,7 @@
 #define COVEY_CORE_PARTIAL_MERGE_H_
 
 #include <span>
+#include <vector>
 
 #include "core/base/kernels.h"
 #include "core/partial/eager_copy.h"
@@ -57,6 +58,17 @@ struct MergeOf {
   // had its model.
   const std::byte* base = nullptr;
 };
+
+// A group of members with one sum, of a record of models: how many of their models are in it; and
+// the first group that has one. REQUIRES: one has.
+int32_t CountOf(const RoundRecord& record, const std::vector<int32_t>& sums, int32_t sum);
+int32_t FirstGroup(const RoundRecord& record, const std::vector<int32_t>& sums);
+
+// The same for ranks with or without common memory: merges with the version of merged->record.
+// `own`: the member's own model; `means`: by group, null: it is not here, and the own model stands.
+void MergeRecorded(const RoundMemory& geometry, const Kernels& kernels, const MergeOf& member,
+                   const std::byte* own, std::span<const std::byte* const> means,
+                   std::span<void* const> to, Merged* merged);
 
 // Merges with `version`, to the spans to[0], to[1], ... (an address may be null); *merged is what
 // was done. Nothing is written unless kYes; then the member holds the mean. REQUIRES: this member

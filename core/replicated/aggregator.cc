@@ -41,7 +41,12 @@ void Aggregator::set_grace(Time grace) {
 void Aggregator::Open(const ReplicatedLog& log) {
   is_open_ = true;
   consumed_ = log.consumed();
-  words_.Store(memory_.StateAt(), StateWord{.executed = log.executed()}.Word());
+  if (const ReplicatedEntry* last = log.Find(log.executed())) {
+    RoundRecord record;
+    ReadRecord(memory_, last->body.data(), &record);
+    final_ = record.header.final;
+  }
+  words_.Store(memory_.StateAt(), StateWord{.executed = log.executed(), .final = final_}.Word());
   for (int32_t i = 0; i < memory_.size(); ++i) {
     const auto missing = static_cast<uint32_t>(log.missing()[static_cast<size_t>(i)]);
     words_.Store(memory_.SuspicionAt(i), Suspicion{log.executed(), missing}.Word());
@@ -60,7 +65,15 @@ void Aggregator::OnAppendResponse(int32_t member, const ReplicaMessage& state) {
 
 uint64_t Aggregator::StatusOf(int32_t member) {
   if (words_.Load(memory_.LeftAt(member, member)) != 0) return kHasLeft;
-  return words_.Load(memory_.MemberAt(member));
+  return words_.Load(memory_.MemberAt(member)) - (IsHeldUp(member) ? 1 : 0);
+}
+
+// Then it is waited for as one that has not finished, for max_wait.
+void Aggregator::HoldUp(int32_t member, bool is_held_up) {
+  const MemberStatus status{words_.Load(memory_.MemberAt(member))};
+  // replicated-W21: a silent rank that has finished is missing, or finish() would not end.
+  members_[static_cast<size_t>(member)].is_held_up =
+      is_held_up && memory_.models().on() && status.finished();
 }
 
 SlotWord Aggregator::SlotOf(int32_t member) {
@@ -88,9 +101,32 @@ Contribution Aggregator::OnContribution(int32_t member, const ReplicaMessage& me
   return *content;
 }
 
+Contribution Aggregator::OnModel(int32_t member, const ReplicaMessage& message) {
+  const SlotWord slot = SlotOf(member);
+  const uint32_t buffer = slot.state == SlotState::kPublished ? slot.buffer : 1 - slot.buffer;
+  memory_.Header(member, buffer)->content = message.content;
+  std::ranges::copy(message.hypers, memory_.HeaderHypers(member, buffer).begin());
+  SetSlot(member, StateOf(member, message.content.last), buffer, message.content.arrived);
+  return message.content;
+}
+
+SlotState Aggregator::StateOf(int32_t member, uint64_t step) const {
+  return step > consumed_[static_cast<size_t>(member)] ? SlotState::kPublished : SlotState::kTaken;
+}
+
+bool Aggregator::IsOffered(const SlotWord& slot) const {
+  return slot.state == SlotState::kPublished ||
+         (memory_.models().on() && slot.state == SlotState::kTaken);
+}
+
 // The contribution that the abandoned version had taken, and what has come since.
 void Aggregator::Restore(int32_t member, uint32_t taken) {
   const SlotWord slot = SlotOf(member);
+  if (memory_.models().on()) {
+    if (slot.state != SlotState::kPublished)
+      SetSlot(member, StateOf(member, slot.step), taken, slot.step);
+    return;
+  }
   if (slot.state != SlotState::kPublished)
     return SetSlot(member, SlotState::kPublished, taken, slot.step);
   Contribution content = memory_.Header(member, taken)->content;
@@ -112,7 +148,7 @@ void Aggregator::Abandon() {
   }
   words_.Store(memory_.CursorAt(state.buffer), 0);
   words_.Store(memory_.DoneAt(state.buffer, 0), 0);
-  words_.Store(memory_.StateAt(), StateWord{.executed = state.executed}.Word());
+  words_.Store(memory_.StateAt(), StateWord{.executed = state.executed, .final = final_}.Word());
 }
 
 std::optional<ReplicatedEntry> Aggregator::Fire(const Hearing& hearing, Time now, Time* until) {
@@ -124,15 +160,21 @@ std::optional<ReplicatedEntry> Aggregator::Fire(const Hearing& hearing, Time now
     const auto index = static_cast<size_t>(i);
     const SlotWord slot = SlotOf(i);
     steps.push_back(slot.step);
+    const bool is_missing = !hearing.able[index] && !hearing.lost[index];
+    // replicated-W21: a final mean waits for the last model of each rank that lives.
+    HoldUp(i, is_missing && slot.state == SlotState::kPublished);
     // replicated-W13: a member that cannot give its content now is not in the version, and has not
     // arrived.
-    if (hearing.able[index] || slot.state != SlotState::kPublished) continue;
+    if (hearing.able[index] || !IsOffered(slot)) continue;
     SetSlot(i, SlotState::kOpen, slot.buffer, slot.step);
     if (!hearing.lost[index]) hidden.emplace_back(i, slot);
   }
+  for (int32_t i = 0; i < memory_.size(); ++i)
+    words_.Store(memory_.MemberAt(i), words_.Load(memory_.MemberAt(i)) - (IsHeldUp(i) ? 1 : 0));
   std::optional<ReplicatedEntry> entry = FireOffered(state, hearing, steps, now, until);
-  for (const auto& [member, slot] : hidden)
-    SetSlot(member, SlotState::kPublished, slot.buffer, slot.step);
+  for (int32_t i = 0; i < memory_.size(); ++i)
+    words_.Store(memory_.MemberAt(i), words_.Load(memory_.MemberAt(i)) + (IsHeldUp(i) ? 1 : 0));
+  for (const auto& [member, slot] : hidden) SetSlot(member, slot.state, slot.buffer, slot.step);
   return entry;
 }
 
@@ -146,6 +188,7 @@ std::optional<ReplicatedEntry> Aggregator::FireOffered(const StateWord& state,
   StateWord fired = state;
   fired.fired = true;
   fired.expired = answer.expired;
+  fired.final = answer.final;
   words_.Store(memory_.StateAt(), fired.Word());
   return Make(fired, hearing.lost, now);
 }
@@ -194,11 +237,14 @@ void Aggregator::OnCommitted() {
   consumed_ = consumed_after_;
   if (state.expired)
     for (Member& member : members_) member.arrivals.OnExpired(state.version());
-  words_.Store(memory_.StateAt(), StateWord{.executed = state.version()}.Word());
+  final_ = state.final;
+  words_.Store(memory_.StateAt(), StateWord{.executed = state.version(), .final = final_}.Word());
 }
 
 bool Aggregator::IsQuiet(const std::vector<bool>& lost) {
   bool quiet = is_open_ && !StateWord::Of(words_.Load(memory_.StateAt())).fired;
+  // partial-W8b: models end with a final version.
+  if (memory_.models().on()) quiet &= final_;
   for (int32_t i = 0; i < memory_.size(); ++i)
     quiet &= lost[static_cast<size_t>(i)] || SlotOf(i).state != SlotState::kPublished;
   return quiet;

@@ -14,6 +14,13 @@
 //   published, lost        Fire                                  open: its content is lost
 //   taken                  Abandon                               published
 //   published since taken  Abandon                               published: both as one
+//
+// Models are replaced, not added to, and taken ones are on offer too (core/partial/collect.h):
+//
+//   any                    OnModel                               published, or taken if a version
+//                                                                has had it: a new leader is told
+//   taken                  Abandon                               as it was before
+//   published since taken  Abandon                               published: the later one
 #ifndef COVEY_CORE_REPLICATED_AGGREGATOR_H_
 #define COVEY_CORE_REPLICATED_AGGREGATOR_H_
 
@@ -49,6 +56,8 @@ class Aggregator {
   void OnAppendResponse(int32_t member, const ReplicaMessage& state);
   // The member's slot as one contribution. REQUIRES: none of it is in a version.
   Contribution OnContribution(int32_t member, const ReplicaMessage& message);
+  // Models: the member's latest, in place of what it had, whether or not a version has had it.
+  Contribution OnModel(int32_t member, const ReplicaMessage& message);
 
   // The next version, with its record alone, if it may fire now; else *until is when to ask again,
   // if nothing comes. The clocks of members that are not heard stand still.
@@ -64,7 +73,8 @@ class Aggregator {
   bool IsQuiet(const std::vector<bool>& lost);
   // The try of the member's finish() that max_wait is over for; 0: it is not.
   uint64_t OverOf(int32_t member) const { return members_[static_cast<size_t>(member)].over; }
-  // The member word; of one that has left, such that it has finished for good.
+  // The member word; of one that has left, such that it has finished for good; of one whose last
+  // model is missing, such that it has not finished.
   uint64_t StatusOf(int32_t member);
 
  private:
@@ -72,11 +82,17 @@ class Aggregator {
     Arrivals arrivals;
     Time max_wait = kNever;
     uint64_t tries = 0, over = 0;
+    bool is_held_up = false;  // it has finished, and cannot give its last model now
   };
 
   SlotWord SlotOf(int32_t member);
+  bool IsHeldUp(int32_t member) const { return members_[static_cast<size_t>(member)].is_held_up; }
+  void HoldUp(int32_t member, bool is_held_up);
   void SetSlot(int32_t member, SlotState state, uint32_t buffer, uint64_t step);
   void Restore(int32_t member, uint32_t taken);
+  bool IsOffered(const SlotWord& slot) const;
+  // Of a model: whether a version has had it.
+  SlotState StateOf(int32_t member, uint64_t step) const;
   std::optional<ReplicatedEntry> FireOffered(const StateWord& state, const Hearing& hearing,
                                              const std::vector<uint64_t>& steps, Time now,
                                              Time* until);
@@ -93,6 +109,7 @@ class Aggregator {
   std::vector<uint64_t> consumed_;        // after the last committed version,
   std::vector<uint64_t> consumed_after_;  // and after the one under way
   bool is_open_ = false;
+  bool final_ = false;  // models: the last committed version
 };
 
 }  // namespace covey

@@ -4,15 +4,10 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/partial/merge.h"
 
 namespace covey {
 namespace {
-
-std::vector<bool> ContributorsOf(const RoundRecord& record) {
-  std::vector<bool> contributes;
-  for (const Contribution& one : record.contributions) contributes.push_back(one.count > 0);
-  return contributes;
-}
 
 RoundRecord RecordOf(const RoundMemory& geometry, const ReplicatedEntry& entry) {
   RoundRecord record;
@@ -41,19 +36,22 @@ CountedBytes EntryBuffers::Take(size_t size) {
   return all_.back();
 }
 
-Formation::Formation(const Site& site, ReplicatedEntry entry, EntryBuffers* buffers)
+Formation::Formation(const Site& site, ReplicatedEntry entry, int32_t sum, EntryBuffers* buffers)
     : site_(site),
       entry_(std::move(entry)),
-      plan_(entry_.roles, entry_.hub, ContributorsOf(RecordOf(*site.geometry, entry_)),
-            site.geometry->layout().length_bytes(), site.limits),
+      record_(RecordOf(*site.geometry, entry_)),
+      sum_(sum),
+      sums_(site.geometry->SumsOf(entry_.version, record_.header.final)),
+      plan_(PlanOf(*site.geometry, entry_, record_, sum, site.limits)),
       host_(plan_.HostOf(site.self)),
       of_host_(plan_.size()),
       of_all_(plan_.size()),
       has_(plan_.size()),
       missing_(plan_.size()) {
-  const RoundRecord record = RecordOf(*site.geometry, entry_);
-  own_ = record.contributions[static_cast<size_t>(site.self)];
-  if (site.average) divisor_ = record.header.divisor;
+  if (IsOf(site.self)) own_ = record_.contributions[static_cast<size_t>(site.self)];
+  if (site.average) divisor_ = record_.header.divisor;
+  // partial-W12: a mean of models is that of those that are in it.
+  if (site.geometry->models().on()) divisor_ = std::max(1, CountOf(record_, sums_, sum));
   const size_t record_bytes = site.geometry->record_bytes();
   memory_ = buffers->Take(record_bytes + site.geometry->layout().length_bytes());
   std::copy_n(entry_.body.data(), record_bytes, memory_.data());
@@ -68,6 +66,38 @@ Formation::Formation(const Site& site, ReplicatedEntry entry, EntryBuffers* buff
     if (plan_.OwnerOf(shard) == site.self)
       of_all_[shard] = {.pieces = std::vector<Slice>(sources_.size()), .missing = sources_.size()};
   }
+}
+
+ShardPlan Formation::PlanOf(const RoundMemory& geometry, const ReplicatedEntry& entry,
+                            const RoundRecord& record, int32_t sum, const ShardLimits& limits) {
+  const std::vector<int32_t> sums = geometry.SumsOf(entry.version, record.header.final);
+  std::vector<uint64_t> roles = entry.roles;
+  std::vector<bool> contributes;
+  for (size_t i = 0; i < roles.size(); ++i) {
+    // replicated-W19: the mean of a group is made by its members alone.
+    if (sums[i] != sum) roles[i] = 0;
+    contributes.push_back(sums[i] == sum && record.contributions[i].count > 0);
+  }
+  const bool has_hub = entry.hub >= 0 && roles[static_cast<size_t>(entry.hub)] > 0;
+  return {roles, has_hub ? entry.hub : -1, contributes, geometry.layout().length_bytes(), limits};
+}
+
+void Formation::GiveUp() {
+  if (is_whole()) return;
+  missing_ = 0;
+  DropMean();
+}
+
+void Formation::DropMean() {
+  const std::byte* record = memory_.data();
+  entry_.body = Bytes(record, record + site_.geometry->record_bytes());
+  memory_ = {};
+}
+
+ReplicatedEntry Formation::Take() {
+  const bool has_none = site_.geometry->models().on() && plan_.size() == 0;
+  if (has_none) DropMean();
+  return std::move(entry_);
 }
 
 // Each begins with another owner, so that all links are busy at once.
@@ -117,7 +147,7 @@ void Formation::OnPiece(int32_t from, ReplicaMessage piece) {
   const auto shard = static_cast<size_t>(piece.shard);
   if (shard >= plan_.size() || piece.body.size() != plan_.shard(shard).length_bytes) return;
   // replicated-L3: messages hold the bytes of a shard that is there.
-  if (has_[shard]) return;
+  if (has_[shard] || is_whole()) return;
   if (piece.stage == ShardStage::kSummed) {
     std::copy(piece.body.begin(), piece.body.end(), PlaceOf(shard));
     return OnSummed(shard);

@@ -52,8 +52,13 @@ class Formation {
     Outbox* outbox = nullptr;
   };
 
-  // `entry` has its record alone, of an agreed length, and is of this member's size.
-  Formation(const Site& site, ReplicatedEntry entry, EntryBuffers* buffers);
+  // `entry` has its record alone, of an agreed length, and is of this member's size. `sum`: one of
+  // the version's sums: the member's own, or, of models, that of another group, which it fetches.
+  Formation(const Site& site, ReplicatedEntry entry, int32_t sum, EntryBuffers* buffers);
+
+  // The plan of one sum of a version: the roles and contributions of its members alone.
+  static ShardPlan PlanOf(const RoundMemory& geometry, const ReplicatedEntry& entry,
+                          const RoundRecord& record, int32_t sum, const ShardLimits& limits);
 
   uint64_t version() const { return entry_.version; }
   const Origin& made() const { return entry_.made; }
@@ -66,9 +71,14 @@ class Formation {
   void OnPiece(int32_t from, ReplicaMessage piece);
 
   bool Has(size_t shard) const { return has_[shard]; }
+  // Whether the sum is that of the member's group.
+  bool IsOf(int32_t member) const { return sums_[static_cast<size_t>(member)] == sum_; }
   bool is_whole() const { return missing_ == 0; }
-  // REQUIRES: is_whole(). The version with its sum; the formation is void.
-  ReplicatedEntry Take() { return std::move(entry_); }
+  // Models: it is whole without the mean from now on.
+  void GiveUp();
+  // REQUIRES: is_whole(). The version with its sum; the formation is void. Of models the body is
+  // the record alone where there is no mean.
+  ReplicatedEntry Take();
 
  private:
   // The inputs of one sum, in order.
@@ -81,13 +91,17 @@ class Formation {
   std::byte* PlaceOf(size_t shard) const;
   Slice Placed(size_t shard) const;
   void Spread(size_t shard);
+  void DropMean();
   void OnSummed(size_t shard);
   void Sum(size_t shard, const std::vector<Slice>& inputs, int32_t divisor, std::byte* to) const;
   void Send(int32_t to, ShardStage stage, size_t shard, Slice data);
 
   const Site site_;
   ReplicatedEntry entry_;
-  CountedBytes memory_;  // its body
+  RoundRecord record_;
+  int32_t sum_;
+  std::vector<int32_t> sums_;  // by member
+  CountedBytes memory_;        // its body
   Contribution own_;
   int32_t divisor_ = 1;
   ShardPlan plan_;

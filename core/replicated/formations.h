@@ -9,6 +9,8 @@
 //   entry that others have whole              the current formation, which fetches what it lacks
 //   the current one is whole, in its term     accepted (replicated-W12)
 //   the same, known to be committed           committed, in whatever term
+//   models: others have it, and what they     whole without the mean (replicated-W20)
+//   send does not come
 //
 // Pairs of members have no common order: a peer's pieces may come before the leader's proposal, and
 // those of the next version before this one is whole here.
@@ -22,8 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/replicated/contributions.h"
 #include "core/replicated/formation.h"
-#include "core/replicated/pending_contributions.h"
 #include "core/replicated/replicated_log.h"
 #include "core/replicated/sum_fetcher.h"
 
@@ -32,7 +34,7 @@ namespace covey {
 class Formations {
  public:
   // `log`: of this replica; `pending`: what its rank contributes. Both outlive this.
-  Formations(const Formation::Site& site, const ReplicatedLog* log, PendingContributions* pending,
+  Formations(const Formation::Site& site, const ReplicatedLog* log, Contributions* pending,
              Time patience);
 
   // The leader of `term` proposes it; the others make it at the same time.
@@ -40,6 +42,8 @@ class Formations {
   // The leader of `term` says that `holders` have it whole, by member.
   void Complete(ReplicatedEntry entry, uint64_t term, bool is_committed,
                 const std::vector<bool>& holders, Time now);
+  // Others have the current one whole.
+  void AddHolders(const std::vector<bool>& holders);
   void OnPiece(int32_t from, ReplicaMessage piece, Time now);
   void OnFetch(int32_t from, const ReplicaMessage& fetch);
   void OnLoss(int32_t member);
@@ -55,6 +59,12 @@ class Formations {
   };
   // The next version, once it is whole here and may be accepted in `term`.
   std::optional<Whole> Take(uint64_t term);
+  // The current formation, made by the leader of `term`, is whole here.
+  bool IsWhole(uint64_t term) const {
+    return current_.has_value() && current_->term == term && current_->formation.is_whole();
+  }
+  // The pieces that have come of the current formation, and which that is.
+  uint64_t PiecesOf(Origin* made) const;
   // The current formation is of `term`, and has got a piece since then.
   bool IsForming(uint64_t term, Time since) const;
 
@@ -66,9 +76,14 @@ class Formations {
     bool is_committed = false;
     bool is_fetching = false;
     Time moved_at = 0;  // a piece came
+    uint64_t pieces = 0;
+    bool is_told_whole = false;  // by a leader
+    Time waited = 0;             // since then, and since a piece came
   };
 
   void Begin(ReplicatedEntry entry, uint64_t term, Time now);
+  int32_t SumFor(const ReplicatedEntry& entry) const;
+  void Contribute();
   bool IsCurrent(const Origin& made) const {
     return current_.has_value() && current_->formation.made() == made;
   }
@@ -76,13 +91,15 @@ class Formations {
   const Formation::Site site_;
   EntryBuffers buffers_;
   const ReplicatedLog* log_;
-  PendingContributions* pending_;
+  Contributions* pending_;
   Time patience_;
+  Time looked_at_ = 0;
   std::optional<Current> current_;
   std::optional<std::pair<ReplicatedEntry, uint64_t>> next_;  // and its term
   Origin early_made_;
   std::vector<QueuedMessage> early_;  // its pieces, with their senders
   size_t early_bytes_ = 0;
+  int vain_ = 0;  // models: later versions have come before those fetched were whole, so often
 };
 
 }  // namespace covey

@@ -38,7 +38,28 @@ LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape
 }
 
 void LeaderState::OnPiece(const Origin& made, Time now) {
-  if (forming_.has_value() && made == Origin{term_, fired_}) forming_->moved_at = now;
+  if (forming_.has_value() && made == Origin{term_, fired_}) forming_->OnPiece(now);
+}
+
+// Whether it has accepted the attempt under way.
+bool LeaderState::HasMade(int32_t replica) const {
+  const Progress& progress = followers_[static_cast<size_t>(replica)].progress;
+  return progress.has_entry && progress.executed == log_->executed() &&
+         progress.accepted_term == term_ && progress.attempt == fired_;
+}
+
+std::vector<bool> LeaderState::Makers() const {
+  std::vector<bool> makers;
+  for (int32_t i = 0; i < size_; ++i) makers.push_back(i != options_.self && HasMade(i));
+  return makers;
+}
+
+// The leader gets pieces of its own group's mean alone.
+void LeaderState::NoteAttempt(int32_t from, const ReplicaMessage& response) {
+  if (!forming_.has_value() || !geometry_->models().on()) return;
+  const Time now = followers_[static_cast<size_t>(from)].heard_at;
+  if (response.made == Origin{term_, fired_}) forming_->OnPieces(from, response.shard, now);
+  if (HasMade(from)) forming_->OnMade(from, now);
 }
 
 void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response) {
@@ -54,6 +75,7 @@ void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response)
   replica.met = std::max(replica.met, response.met);
   replica.answered = std::max(replica.answered, response.number);
   aggregator_.OnAppendResponse(from, response);
+  NoteAttempt(from, response);
   // It has caught up: it is to hear that nothing is proposed.
   const bool is_no_op = !log_->uncommitted().has_value();
   replica.is_due |=
@@ -66,8 +88,9 @@ void LeaderState::OnContribution(int32_t from, ReplicaMessage contribution) {
   if (!aggregator_.is_open()) return early_.push_back({from, std::move(contribution)});
   ReplicaMessage ack{.kind = Kind::kContributionAck};
   ack.consumed = log_->consumed()[static_cast<size_t>(from)];
+  if (geometry_->models().on()) ack.content = aggregator_.OnModel(from, contribution);
   // replicated-W7b: a contribution that a committed version has is not taken again.
-  if (contribution.content.last > ack.consumed)
+  if (contribution.content.last > ack.consumed && !geometry_->models().on())
     ack.content = aggregator_.OnContribution(from, contribution);
   outbox_->Send(from, std::move(ack));
 }
@@ -131,7 +154,8 @@ Hearing LeaderState::HearingOf(const std::vector<bool>& lost, Time now) const {
     const bool answers = replica.answered >= replica.silent_until;
     // replicated-W12: the leader has a part in each sum, as it accepts whole ones alone; also
     // before it has answered its own first heartbeat.
-    hearing.able.push_back(i == options_.self || (is_there && is_near && answers));
+    const bool is_in = replica.left_out_until <= now;
+    hearing.able.push_back(i == options_.self || (is_there && is_near && answers && is_in));
   }
   return hearing;
 }
@@ -144,23 +168,31 @@ bool LeaderState::IsVain(const std::vector<bool>& lost, Time now) {
   const Time patience = options_.election_timeout << std::min(vain_, kMostDoublings);
   for (int32_t i = 0; i < size_; ++i) {
     const auto index = static_cast<size_t>(i);
-    if (!forming_->plan.HasPart(i) || (!lost[index] && SilenceOf(i, lost, now) <= patience))
-      continue;
+    if (!forming_->IsAwaited(i) || (!lost[index] && SilenceOf(i, lost, now) <= patience)) continue;
     followers_[index].silent_until = followers_[index].heartbeats + 1;
     is_vain = true;
   }
-  if (is_vain || now - forming_->moved_at <= patience) return is_vain;
+  if (is_vain || now - forming_->moved_at() <= patience) return is_vain;
   // replicated-W17: no piece comes though all answer: what the others send goes by the leader.
-  if (!forming_->has_hub)
+  if (!forming_->has_hub())
     hub_until_ = now + (kHubTimeouts * patience << std::min(stalled_++, kMostDoublings));
+  LeaveOutStalled(now + patience);
   return true;
+}
+
+// The leader is no hub of groups that it is not in: for a while versions are made without them.
+void LeaderState::LeaveOutStalled(Time until) {
+  for (int32_t i = 0; i < size_; ++i)
+    // replicated-W19: a group of which no piece comes is not in the next attempt.
+    if (!forming_->IsBesideLeader(i) && forming_->IsAwaited(i))
+      followers_[static_cast<size_t>(i)].left_out_until = until;
 }
 
 Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
   Time until = kNever;
   if (begun_at_ == 0) begun_at_ = now;
   if (forming_.has_value() && log_->uncommitted().has_value()) {
-    if (!forming_->has_hub) stalled_ = 0;
+    if (!forming_->has_hub()) stalled_ = 0;
     forming_.reset();
     for (int32_t i = 0; i < size_; ++i) Replicate(i);
   }
@@ -175,7 +207,7 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
   const Hearing hearing = HearingOf(lost, now);
   // replicated-W7c: a leader that lacks committed entries fires nothing: others have read them.
   if (aggregator_.is_open() && !forming_.has_value() && !log_->uncommitted().has_value() &&
-      !LacksCommitted()) {
+      log_->executed() < last_ && !LacksCommitted()) {
     std::optional<ReplicatedEntry> entry = aggregator_.Fire(hearing, now, &until);
     if (entry.has_value()) Propose(*std::move(entry), hearing, now);
   }
@@ -189,17 +221,9 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
 void LeaderState::Propose(ReplicatedEntry entry, const Hearing& hearing, Time now) {
   entry.made = {term_, ++fired_};
   if (now < hub_until_) entry.hub = options_.self;
-  RoundRecord record;
-  ReadRecord(*geometry_, entry.body.data(), &record);
-  std::vector<bool> contributes;
-  for (size_t i = 0; i < followers_.size(); ++i) {
+  for (size_t i = 0; i < followers_.size(); ++i)
     entry.roles.push_back(hearing.able[i] ? 1 + static_cast<uint64_t>(options_.hosts[i]) : 0);
-    contributes.push_back(record.contributions[i].count > 0);
-  }
-  forming_.emplace(Attempt{.plan = ShardPlan(entry.roles, entry.hub, contributes,
-                                             geometry_->layout().length_bytes(), options_.limits),
-                           .has_hub = entry.hub >= 0,
-                           .moved_at = now});
+  forming_.emplace(*geometry_, entry, options_.self, options_.limits, now);
   for (int32_t i = 0; i < size_; ++i)
     if (hearing.able[static_cast<size_t>(i)])
       outbox_->Send(i, ReplicaMessage::Of(Kind::kPropose, entry, geometry_->record_bytes()));
@@ -211,7 +235,8 @@ void LeaderState::Replicate(int32_t index) {
   if (index == options_.self || !replica.is_known) return;
   const Progress& at = replica.progress;
   // replicated-L1: one skip at a time to each replica.
-  if (at.executed < replica.skipped_to) return;
+  const bool is_gone = geometry_->models().on() && log_->Find(replica.skipped_to) == nullptr;
+  if (at.executed < replica.skipped_to && !is_gone) return;
   const uint64_t next = at.executed + 1;
   const std::optional<ReplicatedEntry>& proposed = log_->uncommitted();
   if (next > log_->executed()) {
@@ -226,6 +251,12 @@ void LeaderState::Replicate(int32_t index) {
         at.has_entry && at.accepted_term == term_ && entry->made == Origin{term_, at.attempt};
     if (has_it && next == log_->executed()) return;
     return SendEntry(index, *entry, true);
+  }
+  const ReplicatedEntry* last = log_->Find(log_->executed());
+  // replicated-W20: models: what comes before the last version serves no rank that is behind.
+  if (geometry_->models().on() && last != nullptr) {
+    replica.skipped_to = log_->executed();
+    return SendEntry(index, *last, true);
   }
   ReplicaMessage skip{.kind = Kind::kFastForward, .made = log_->made()};
   skip.list = log_->consumed();

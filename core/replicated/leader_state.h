@@ -7,7 +7,8 @@
 //                 have left, or knows it as committed; at once without one
 //   no-op         a majority has accepted the no-op entry of this term        collecting
 //   collecting    the next version may fire (Aggregator)                      forming
-//   forming       its whole sum is here                                       proposing
+//   forming       its whole sum is here; of models also one of each group     proposing
+//                 whose models it has, there
 //   forming       a member that has a part in it is lost, or silent for too   abandoned; collecting
 //                 long, or no piece of it has come for too long
 //   proposing     a majority has accepted that version                        committed; collecting
@@ -32,6 +33,7 @@
 #include <vector>
 
 #include "core/replicated/aggregator.h"
+#include "core/replicated/attempt.h"
 #include "core/replicated/outbox.h"
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
@@ -59,6 +61,16 @@ class LeaderState {
 
   // Any message has come.
   void OnHeard(int32_t from, Time now) { followers_[static_cast<size_t>(from)].heard_at = now; }
+  // Models: no version is made after that one.
+  void EndWith(uint64_t version) { last_ = version; }
+  // The leader's own replica has its sum of the attempt. Whether it may accept that: of models,
+  // once each group that is in it has a member with its mean (replicated-W19).
+  void OnOwnWhole() {
+    if (forming_.has_value()) forming_->OnMade(options_.self, forming_->moved_at());
+  }
+  bool MayAccept() const { return !forming_.has_value() || forming_->IsMade(); }
+  // Those that have accepted the attempt before this leader, by member.
+  std::vector<bool> Makers() const;
   // A piece of that attempt has come.
   void OnPiece(const Origin& made, Time now);
   void OnAppendResponse(int32_t from, const ReplicaMessage& response);
@@ -101,6 +113,8 @@ class LeaderState {
     bool is_due = true;  // there is news
     uint64_t last_heartbeat = 0;
     uint64_t applied = 0, need = 0, met = 0;
+    uint64_t pieces = 0;      // of the attempt under way, that have come to it
+    Time left_out_until = 0;  // it got none though all answered
   };
 
   void AdvanceCommit(const std::vector<bool>& lost);
@@ -109,6 +123,9 @@ class LeaderState {
   bool HasAccepted(int32_t replica) const;
   Hearing HearingOf(const std::vector<bool>& lost, Time now) const;
   bool IsVain(const std::vector<bool>& lost, Time now);
+  void LeaveOutStalled(Time until);
+  bool HasMade(int32_t replica) const;
+  void NoteAttempt(int32_t from, const ReplicaMessage& response);
   void Propose(ReplicatedEntry entry, const Hearing& hearing, Time now);
   void Replicate(int32_t replica);
   void SendEntry(int32_t replica, const ReplicatedEntry& entry, bool is_committed);
@@ -133,18 +150,13 @@ class LeaderState {
   Time begun_at_ = 0;
   uint64_t fired_ = 0;  // attempts
   uint64_t abandoned_ = 0;
-  int vain_ = 0;  // of those, since a version was committed
-  // The attempt under way.
-  struct Attempt {
-    ShardPlan plan;
-    bool has_hub = false;
-    Time moved_at = 0;  // it was proposed, or a piece of it came
-  };
-  std::optional<Attempt> forming_;
-  int stalled_ = 0;     // attempts without a hub, since one came to a version
-  Time hub_until_ = 0;  // the leader is the hub
+  int vain_ = 0;                    // of those, since a version was committed
+  std::optional<Attempt> forming_;  // the attempt under way
+  int stalled_ = 0;                 // attempts without a hub, since one came to a version
+  Time hub_until_ = 0;              // the leader is the hub
   bool has_begun_leave_ = false;
   uint64_t last_executed_ = 0;
+  uint64_t last_ = ~uint64_t{0};  // no version is made after it
 };
 
 }  // namespace covey

@@ -63,7 +63,7 @@ void PendingContributions::Skip(uint64_t step) {
   if (content->count == 0) content->first = content->last = step;
 }
 
-const PendingContributions::Pending* PendingContributions::Send() {
+const Contributions::Pending* PendingContributions::Send() {
   for (Pending& pending : pending_) {
     if (pending.is_acked) continue;
     // replicated-W7b: one is under way at a time, so versions end between two contributions.

@@ -32,47 +32,28 @@
 #include "core/base/counted_bytes.h"
 #include "core/base/kernels.h"
 #include "core/partial/layout.h"
-#include "core/partial/memory.h"
+#include "core/replicated/contributions.h"
 
 namespace covey {
 
-class PendingContributions {
+class PendingContributions final : public Contributions {
  public:
-  struct Pending {
-    Contribution content;
-    std::vector<double> hypers;
-    CountedBytes sum;    // none: it is an empty contribution
-    bool is_new = true;  // it was never sent
-    bool is_proposed = false;
-    bool is_sent = false, is_acked = false;  // by, to the present leader
-  };
-
   // Both outlive this.
   PendingContributions(const RoundLayout* layout, const Kernels* kernels);
 
-  std::byte* open() const { return open_.data(); }
-  // REQUIRES: step grows.
-  void Publish(uint64_t step, std::span<const double> hypers);
-  // The same with nothing to give.
-  void Skip(uint64_t step);
-  // The contribution to send now, which is sent from now on; null: none.
-  const Pending* Send();
-  void OnAck(const Contribution& content);
-  // The content of the steps of `part`, which are proposed: it does not change any more. Empty: it
-  // has them not as such.
-  Slice Propose(const Contribution& part);
-  void OnConsumed(uint64_t step);
-  // The last version that is committed.
-  void OnExecuted(uint64_t version);
-  // It has finished, and is not waited for: a version of empty contributions alone would serve no
-  // rank.
-  void OnFinished() { OnExecuted(~uint64_t{0}); }
-  void OnNewLeader();
+  std::byte* open() const override { return open_.data(); }
+  void Publish(uint64_t step, std::span<const double> hypers) override;
+  void Skip(uint64_t step) override;
+  const Pending* Send() override;
+  void OnAck(const Contribution& content) override;
+  Slice Propose(const Contribution& part) override;
+  void OnConsumed(uint64_t step) override;
+  void OnExecuted(uint64_t version) override;
+  void OnNewLeader() override;
 
-  // Nothing but empty contributions.
-  bool empty() const;
-  bool AreAllSent() const;
-  std::vector<Contribution> contents() const;  // for checkers; without empty contributions
+  bool empty() const override;
+  bool AreAllSent() const override;
+  std::vector<Contribution> contents() const override;
 
  private:
   CountedBytes NewBuffer();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/replicated/new_contributions.h"
 
 namespace covey {
 namespace {
@@ -41,19 +42,19 @@ Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const 
       geometry_(shape, layout),
       longest_bytes_(LongestBytes(geometry_, options.limits)),
       log_(shape.size, static_cast<uint64_t>(shape.log)),
-      pending_(&layout_, options.kernels),
+      contributions_(NewContributions(geometry_, options.kernels)),
+      pending_(*contributions_),
       formations_({.self = options.self,
                    .geometry = &geometry_,
                    .kernels = options.kernels,
                    .average = options.average,
                    .limits = options.limits,
                    .outbox = &outbox_},
-                  &log_, &pending_, options.election_timeout / kLooks),
+                  &log_, contributions_.get(), options.election_timeout / kLooks),
       votes_(static_cast<size_t>(shape.size)),
       lost_(static_cast<size_t>(shape.size)),
       heard_at_(static_cast<size_t>(shape.size)),
       max_wait_(options.max_wait) {
-  CHECK(!shape.models.on(), "models are averaged on one host only");
   CHECK(options.hosts.size() == votes_.size(), "each member lies on a host");
   log_.AcceptNoOp(term_);
   if (options.self != leader_) return;
@@ -82,7 +83,7 @@ size_t Replica::LongestMessageBytes() const {
   return longest_bytes_ + (need_ > 0 ? kStates * layout_.length_bytes() + kBesideTheModel : 0);
 }
 
-// Whether all that it carries is as long as was agreed.
+// All that it carries is as long as was agreed.
 bool Replica::IsSound(const ReplicaMessage& message) const {
   const auto size = static_cast<size_t>(shape_.size);
   const bool has_lists = message.list.size() == size && message.missing.size() == size;
@@ -138,7 +139,7 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
       return LeadIfElected();
     case Kind::kAppendResponse:
       if (leader_state_ != nullptr) leader_state_->OnAppendResponse(from, message);
-      return;
+      return AcceptWhole();
     case Kind::kContribution:
       if (leader_state_ != nullptr) leader_state_->OnContribution(from, std::move(message));
       return;
@@ -218,8 +219,9 @@ void Replica::OnSnapshot(int32_t from, ReplicaMessage snapshot) {
 
 void Replica::OnAppendEntry(ReplicaMessage entry, Time now) {
   const std::optional<ReplicatedEntry>& accepted = log_.uncommitted();
-  if (entry.version == executed() + 1) {
-    const bool is_committed = entry.version <= entry.executed;
+  const bool is_committed = entry.version <= entry.executed;
+  if (entry.version == executed() + 1 ||
+      (shape_.models.on() && is_committed && entry.version > executed())) {
     // replicated-W16: it has the same bytes already.
     if (accepted.has_value() && accepted->made == entry.made) {
       log_.Repropose(term_);
@@ -240,8 +242,16 @@ void Replica::OnAppendEntry(ReplicaMessage entry, Time now) {
 
 // The next version, when its sum is whole here.
 void Replica::AcceptWhole() {
+  if (leader_state_ != nullptr && leader_state_->IsForming()) {
+    if (formations_.IsWhole(term_)) leader_state_->OnOwnWhole();
+    // replicated-W19: an attempt that a group cannot make is abandoned while its leader may.
+    if (!leader_state_->MayAccept()) return;
+    formations_.AddHolders(leader_state_->Makers());
+  }
   while (std::optional<Formations::Whole> whole = formations_.Take(term_)) {
-    if (whole->is_committed)
+    if (whole->entry.version > executed() + 1)
+      log_.GoOnFrom(std::move(whole->entry));
+    else if (whole->is_committed)
       log_.Learn(std::move(whole->entry));
     else
       log_.Propose(std::move(whole->entry), term_);
@@ -333,6 +343,7 @@ void Replica::SendAppendResponse(int32_t to) {
   response.version = mine.has_entry ? mine.executed + 1 : 0;
   response.accepted_term = mine.accepted_term;
   response.attempt = mine.attempt;
+  response.shard = formations_.PiecesOf(&response.made);
   response.number = heartbeat_.term == term_ ? heartbeat_.number : 0;
   // It has finished once the leader has all it has published.
   // replicated-W7b: a rank has finished for the leader only when it has all its contributions.
@@ -350,7 +361,7 @@ void Replica::SendAppendResponse(int32_t to) {
 
 void Replica::SendContributions() {
   if (leader_ < 0) return;
-  if (const PendingContributions::Pending* contribution = pending_.Send()) {
+  if (const Contributions::Pending* contribution = pending_.Send()) {
     ReplicaMessage message{.kind = Kind::kContribution};
     message.content = contribution->content;
     message.hypers = contribution->hypers;
@@ -372,9 +383,9 @@ bool Replica::Drain(Time now) {
     }
     if (local_.empty()) continue;
     moved = true;
-    QueuedMessage queued = std::move(local_.front());
+    ReplicaMessage message = std::move(local_.front().message);
     local_.pop_front();
-    Handle(options_.self, std::move(queued.message), now);
+    Handle(options_.self, std::move(message), now);
   } while (!local_.empty() || !outbox_.empty());
   return moved;
 }

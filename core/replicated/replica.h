@@ -1,5 +1,5 @@
 // One rank's replica of the versions of one bundle, where ranks share no memory: what Rounds
-// (core/partial/rounds.h) is on one host. Of gradients; models are not for this yet.
+// (core/partial/rounds.h) is on one host.
 //
 // A job has one replica for each rank, and one of them leads. A rank publishes to its own replica,
 // which keeps each contribution until a committed version has it (pending_contributions.h) and
@@ -42,10 +42,11 @@
 #include <span>
 #include <vector>
 
+#include "core/partial/merge.h"
 #include "core/partial/versions.h"
+#include "core/replicated/contributions.h"
 #include "core/replicated/formations.h"
 #include "core/replicated/leader_state.h"
-#include "core/replicated/pending_contributions.h"
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
 
@@ -78,6 +79,13 @@ class Replica final : public Versions, public EpochEnd {
   void set_grace(Time grace) override;
   uint64_t executed() override { return log_.executed(); }
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
+  // Models: see Rounds. A mean that this replica could not get is absent: the own model stands.
+  // Where no version is executed the own model stands too. REQUIRES (Merge): this rank has
+  // published.
+  void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
+  void Begin();
+  uint64_t OfferAgain(std::span<const double> hypers);
+  void EndWith(uint64_t version) override;
   // Between two steps; and that it does: nothing happens if it is not asked any more.
   bool IsAsked(uint64_t applied, Time now) override;
   bool IsAnyInNeed() const override;
@@ -141,7 +149,7 @@ class Replica final : public Versions, public EpochEnd {
 
   // For checkers.
   const ReplicatedLog& log() const { return log_; }
-  const PendingContributions& pending() const { return pending_; }
+  const Contributions& pending() const { return pending_; }
   bool leads() const { return leader_state_ != nullptr; }
   uint64_t term() const { return term_; }
   // Versions that it had from an earlier term when it came to lead.
@@ -166,6 +174,9 @@ class Replica final : public Versions, public EpochEnd {
   };
 
   void CountFromLast();
+  const ReplicatedEntry& EntryFor(uint64_t version, uint64_t step) const;
+  void KeepOwn(std::span<void* const> to, Merged* merged);
+  void NoteBase(const Merged& merged, std::span<void* const> to);
   uint64_t Arrive();
   bool HasLeft(int32_t member) const;
   bool HasFinished(int32_t member) const;
@@ -204,7 +215,8 @@ class Replica final : public Versions, public EpochEnd {
   RoundMemory geometry_;  // not mapped: where things lie in a result
   size_t longest_bytes_;
   ReplicatedLog log_;
-  PendingContributions pending_;
+  std::unique_ptr<Contributions> contributions_;
+  Contributions& pending_;
   KnownCommitted known_;
   Outbox outbox_{&term_, &known_, &log_};
   Formations formations_;
@@ -242,6 +254,12 @@ class Replica final : public Versions, public EpochEnd {
   Time moved_at_ = 0;  // when a version was committed last, or it was to leave
   Time max_wait_;
   Heartbeat heartbeat_;
+  // Models: see core/partial/merge.h.
+  uint64_t last_ = ~uint64_t{0};    // no version is made after it
+  uint64_t flushed_ = 0;            // the one that its last finish() ended with
+  std::vector<std::byte> base_;     // what its work began from; empty: not known
+  std::vector<std::byte> offered_;  // its progress that it has offered,
+  uint64_t offered_step_ = 0;       // as this step; 0: none since its last merge
 };
 
 }  // namespace covey

@@ -91,6 +91,7 @@ void Replica::BecomeLeader() {
                            .hosts = options_.hosts,
                            .limits = options_.limits},
       shape_, &geometry_, term_, &log_, &outbox_);
+  leader_state_->EndWith(last_);
   LearnLeader(options_.self, led_at_);
 }
 

@@ -18,6 +18,9 @@ constexpr Time kGracePerByte = 2 * 8;
 // Buffers of sums that are not committed: the trainer's, two that are published, the one in the
 // making, its pieces, and early pieces.
 constexpr size_t kBuffersBesideLog = 3 + 1 + 1 + 3;
+// Besides, of models: two more that are published, what its work began from, and what it has
+// offered of that.
+constexpr size_t kBuffersOfModels = 4;
 // How long the kLeave of one that leaves waits for room in the network.
 constexpr Time kLeaveTimeout = kSecond;
 
@@ -31,7 +34,7 @@ ReplicaPort::ReplicaPort(Bundle bundle, const Group* group, std::vector<int32_t>
 
 std::vector<size_t> ReplicaPort::MemberBytes() const {
   const auto size = static_cast<size_t>(bundle_.shape.size);
-  const size_t buffers = memory_.log() + kBuffersBesideLog;
+  const size_t buffers = memory_.log() + kBuffersBesideLog + (has_models() ? kBuffersOfModels : 0);
   return std::vector<size_t>(size, buffers * layout().length_bytes());
 }
 
@@ -61,12 +64,38 @@ Status ReplicaPort::Retract(const std::byte**) {
   return Status::Unsupported("what was sent to another host cannot be taken back");
 }
 
-Status ReplicaPort::Merge(uint64_t, std::span<void* const>, Merged*) {
-  return Status::Unsupported("models are merged by ranks that share memory");
+Status ReplicaPort::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
+  const std::lock_guard lock(mutex_);
+  if (replica_->step() == 0)
+    return Status::InvalidArgument("merging with version " + std::to_string(version) + " of '" +
+                                   bundle_.name + "': this rank has published no model");
+  // In finish() it may have given up before any version was made.
+  if (version > replica_->executed()) return NotMade(version);
+  replica_->Merge(version, to, merged);
+  return Status::Ok();
+}
+
+Status ReplicaPort::Begin() {
+  const std::lock_guard lock(mutex_);
+  replica_->Begin();
+  return Status::Ok();
+}
+
+uint64_t ReplicaPort::OfferAgain(std::span<const double> hypers) {
+  uint64_t step = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    step = replica_->OfferAgain(hypers);
+  }
+  Stir();
+  return step;
 }
 
 Status ReplicaPort::Peek(int32_t, std::span<void* const>, Seen*) {
-  return Status::Unsupported("models are looked at by ranks that share memory");
+  return Status::Unsupported("the models of '" + bundle_.name +
+                             "' lie in memory of other hosts, where this rank cannot look at them: "
+                             "ask for exact=True, for "
+                             "which all ranks come together");
 }
 
 bool ReplicaPort::IsAsked(uint64_t applied, uint64_t* unused) {

@@ -23,7 +23,7 @@ namespace covey {
 class ReplicaPort final : public RoundsPort, public ChannelPort {
  public:
   using Driver = ChannelDriver;
-  // Gradients. `hosts`: by member, a number of its host; members of one host sum first.
+  // `hosts`: by member, a number of its host; members of one host sum first.
   ReplicaPort(Bundle bundle, const Group* group, std::vector<int32_t> hosts, Driver driver);
 
   size_t BlockBytes() const override { return 0; }
@@ -38,6 +38,8 @@ class ReplicaPort final : public RoundsPort, public ChannelPort {
   Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) override;
   Status Retract(const std::byte** content) override;
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
+  Status Begin() override;
+  uint64_t OfferAgain(std::span<const double> hypers) override;
   Status Peek(int32_t member, std::span<void* const> to, Seen* seen) override;
   bool IsAsked(uint64_t applied, uint64_t* unused) override;
   bool GivesInBlocks() const override { return false; }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/check.h"
 #include "core/base/group_barrier.h"
 #include "core/replicated/quorum.h"
 #include "core/replicated/replica.h"
@@ -17,6 +18,7 @@ constexpr Time kLeaveTimeouts = 4;
 }  // namespace
 
 uint64_t Replica::next_step() const {
+  if (shape_.models.on()) return step_ + 1;
   return (options_.skips_ahead || is_overdue_ ? std::max(step_, read_) : step_) + 1;
 }
 
@@ -54,6 +56,7 @@ Found Replica::Read(uint64_t version, std::span<void* const> to, RoundRecord* re
   if (record == nullptr) record = &known;
   ReadRecord(geometry_, entry->body.data(), record);
   const std::byte* from = entry->body.data() + geometry_.record_bytes();
+  CHECK(to.empty() || !shape_.models.on(), "means are merged with, not read");
   for (size_t i = 0; i < to.size(); ++i)
     if (to[i] != nullptr)
       options_.kernels->copy(static_cast<std::byte*>(to[i]), from + layout_.offsets_bytes()[i],
@@ -109,8 +112,10 @@ void Replica::Finish() {
 }
 
 void Replica::GoOn() {
+  // partial-W8b: as Rounds has it: not one of models that has published further ahead.
+  const bool is_ahead = shape_.models.on() && step_ > executed();
   CountFromLast();
-  if (MemberStatus{member_status_}.finished()) ++member_status_;
+  if (MemberStatus{member_status_}.finished() && !is_ahead) ++member_status_;
 }
 
 // After a finish(): steps may have gone into fewer versions, and versions be made without this one.
@@ -295,6 +300,7 @@ bool Replica::IsFlushed() {
              heartbeat_.statuses[self] == member_status_;
   // replicated-W7d: a loss alone does not mean that a rank has finished.
   for (int32_t i = 0; all && i < shape_.size; ++i) all = i == options_.self || HasFinished(i);
+  if (all) flushed_ = executed();
   return all;
 }
 

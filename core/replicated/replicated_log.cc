@@ -39,6 +39,13 @@ void ReplicatedLog::Learn(ReplicatedEntry entry) {
   progress_.accepted_term = 0;
 }
 
+void ReplicatedLog::GoOnFrom(ReplicatedEntry entry) {
+  CHECK(entry.version > executed(), "versions come in order");
+  committed_.clear();
+  Append(std::move(entry));
+  progress_.accepted_term = 0;
+}
+
 void ReplicatedLog::AcceptNoOp(uint64_t term) {
   uncommitted_.reset();
   progress_.accepted_term = term;

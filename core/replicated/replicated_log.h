@@ -8,6 +8,7 @@
 //   Commit(the accepted version, of term a)         + 1        the no-op entry, of term a
 //   Learn(version executed + 1), committed          + 1        the no-op entry, of term 0
 //   Skip to a version                               that one   the no-op entry, of term 0
+//   GoOnFrom(a later version), committed            that one   the no-op entry, of term 0
 //
 // Invariant: what a majority of replicas has accepted, of term a, every leader of a later term has:
 // it is elected by a majority that knows and has accepted no more than it does (IsUpToDate). So a
@@ -84,6 +85,9 @@ class ReplicatedLog {
   // The accepted entry is of this term from now on.
   void Repropose(uint64_t term);
   void AcceptNoOp(uint64_t term);
+  // Models: a committed version, with which a replica that is behind the log goes on. REQUIRES:
+  // entry.version > executed().
+  void GoOnFrom(ReplicatedEntry entry);
   // REQUIRES: uncommitted().
   void Commit();
   // `after`: a version that is committed, without its result.

@@ -26,7 +26,8 @@
 // Averaging", IEEE TPDS 32(7), 2021, DOI 10.1109/TPDS.2020.3040606. The released code averages
 // before the update, divides by S + 1 whether or not a rank was late, and does not wrap the bits of
 // its groups (core/partial/groups.h), so that for many sizes models mix only when all average.
-// Bytes per rank and step, on one host: m read from its slot, m / S written, m of the mean.
+// Bytes per rank and step, on one host: m read from its slot, m / S written, m of the mean. Between
+// hosts, sent and taken: about 2 m (S - 1) / S (core/replicated).
 //
 // Worked example, 4 ranks, no rank late, S = group_size = 2, tau = sync_every = 3: versions 1 2 3 4
 // 5 6 -> groups {0 2} {1 3}, {0 1} {2 3}, all, {0 1} {2 3}, {0 2} {1 3}, all.

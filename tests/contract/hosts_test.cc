@@ -127,17 +127,6 @@ TEST(HostsMajorityTest, OfTwoTheSecondWaitsForTheFirst) {
   });
 }
 
-TEST(HostsRefusalTest, ModelsAreRefusedAndWhatThereIsIsNamed) {
-  RunRanks(2, kOverNetwork, [](int rank, covey_runtime*& runtime) {
-    const RoundTrainer trainer(rank, 2, runtime, "wagma", COVEY_AVERAGE);
-    EXPECT_EQ(trainer.code, COVEY_UNSUPPORTED);
-    const std::string message = trainer.error.message;
-    EXPECT_NE(message.find("there are local with max_wait, diloco, eager, adpsgd, swarm, "),
-              message.npos)
-        << message;
-  });
-}
-
 // Rounds are opened and closed again and again: what is sent to earlier ones disturbs no later one.
 TEST(HostsOpenTest, OneAfterTheOther) {
   RunRanks(3, kOverNetwork, [](int rank, covey_runtime*& runtime) {

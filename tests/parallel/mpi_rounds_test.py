@@ -199,18 +199,19 @@ DELTAS = """
         hvd.check_replicas(net)
 """
 
-# Methods that need shared memory are refused, by name.
+# Models, averaged in groups.
 MODELS = """
     print("models", flush=True)
     net = torch.nn.Linear(3, 2)
-    try:
-        optimizer = hvd.DistributedOptimizer(
-            torch.optim.SGD(net.parameters(), lr=0.1), model=net, method="wagma:group_size=2")
-        net(torch.ones(1, 3)).sum().backward()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), model=net, method="wagma:group_size=2")
+    for step in range(8):
+        optimizer.zero_grad()
+        net(torch.full((1, 3), rank + 1.0)).sum().backward()
         optimizer.step()
-    except covey.Unsupported as error:
-        print(error, flush=True)
-        print("fine", rank, flush=True)
+    optimizer.finish()
+    hvd.check_replicas(net)
+    print("fine", rank, flush=True)
 """
 
 
@@ -219,9 +220,7 @@ class MpiRoundsTest(MpiJob):
     def test_what_every_rank_takes_part_in(self) -> None:
         # One job: the start of torch costs more than any of these trainings.
         for size in (4, *also(2)):
-            out = self.check_fine(size, TRAINS + NULLS + NEIGHBORS + DELTAS + MODELS).stdout
-            words = "local with max_wait, diloco, eager, adpsgd, swarm, dpsgd and allreduce"
-            self.assertEqual(out.count(words), size, out)
+            self.check_fine(size, TRAINS + NULLS + NEIGHBORS + DELTAS + MODELS)
 
     def test_one_that_is_stopped_holds_up_nobody_and_catches_up(self) -> None:
         for method in ("eager:admit=all,max_wait=200ms,log=4", *also("allreduce:max_wait=200ms")):

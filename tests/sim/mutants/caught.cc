@@ -18,6 +18,7 @@
 
 #include "tests/sim/mutants/mutants.h"
 #include "tests/sim/simulator/communicator_simulation.h"
+#include "tests/sim/simulator/host_model_simulation.h"
 #include "tests/sim/simulator/host_pairs_simulation.h"
 #include "tests/sim/simulator/host_seeds.h"
 #include "tests/sim/simulator/host_simulation.h"
@@ -45,6 +46,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "rounds") return RunRounds(seed).failure;
   if (focus == "models") return RunModels(seed).failure;
   if (focus == "hosts") return RunHosts(seed).failure;
+  if (focus == "host_models") return RunHostModels(seed).failure;
   if (focus == "pairs") return RunPairs(seed).failure;
   if (focus == "host_pairs") return RunHostPairs(seed).failure;
   if (focus == "neighbors") return RunNeighbors(seed).failure;

@@ -26,13 +26,32 @@ RoundSwarm Drawn(Rng* rng, int32_t size) {
   return swarm;
 }
 
+// As ranks that average models have it.
+RoundSwarm WithModels(RoundSwarm swarm, Rng rng) {
+  for (RoundSpan& span : swarm.spans) span.dtype = rng.Percent(50) ? DType::kF32 : DType::kF64;
+  swarm.admission.staleness = 0;
+  swarm.empty_permille = 0;
+  // Versions of all wait for all.
+  if (swarm.max_wait == kNever) swarm.most_stopped = 0;
+  return swarm;
+}
+
+ModelRule DrawRule(const RoundSwarm& swarm, Rng rng) {
+  const auto size = static_cast<uint64_t>(swarm.size);
+  const auto drawn = static_cast<int32_t>(1 + rng.Below(size));
+  return {.group_size = rng.Percent(30) ? (swarm.size + 1) / 2 : drawn,
+          .sync_every = rng.Percent(20) ? 1000 : 1 + rng.Below(6),
+          .ending = swarm.admission.ending};
+}
+
 }  // namespace
 
-HostSimulation::HostSimulation(uint64_t seed, int32_t size)
+HostSimulation::HostSimulation(uint64_t seed, int32_t size, bool has_models)
     : rng_(seed),
-      swarm_(Drawn(&rng_, size)),
+      swarm_(has_models ? WithModels(Drawn(&rng_, size), Rng(seed * 7 + 3)) : Drawn(&rng_, size)),
+      rule_(has_models ? DrawRule(swarm_, Rng(seed * 7 + 4)) : ModelRule{}),
       layout_(swarm_.spans, 64),
-      geometry_({.size = swarm_.size, .log = swarm_.log, .hypers = 2}, layout_),
+      geometry_({.size = swarm_.size, .log = swarm_.log, .hypers = 2, .models = rule_}, layout_),
       journal_(&geometry_, swarm_.admission),
       has_storms_(rng_.Percent(30)),
       grace_(static_cast<Time>(has_storms_ ? 50 + rng_.Below(200) : 200 + rng_.Below(2000)) *
@@ -47,8 +66,8 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
       losses_percent_(rng_.Percent(30) ? 60 : 5),
       players_(static_cast<size_t>(swarm_.size)),
       links_(players_.size() * players_.size()),
+      hosts_(DrawHosts(Rng(seed * 3 + 1))),
       cut_(DrawCut(Rng(seed * 5 + 2))) {
-  const std::vector<int32_t> hosts = DrawHosts(Rng(seed * 3 + 1));
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
     player.told.resize(players_.size());
@@ -60,9 +79,10 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
                          .skips_ahead = swarm_.skips_ahead,
                          .election_timeout = grace_,
                          .kernels = &ScalarKernels(),
-                         .hosts = hosts,
+                         .hosts = hosts_,
                          .limits = {.least_bytes = 64, .most_bytes = 128}},
-        RoundMemory::Shape{.size = swarm_.size, .log = swarm_.log, .hypers = 2}, layout_);
+        RoundMemory::Shape{.size = swarm_.size, .log = swarm_.log, .hypers = 2, .models = rule_},
+        layout_);
   }
 }
 
@@ -131,7 +151,7 @@ void HostSimulation::Kill(int32_t rank) {
   ++killed_;
   players_[static_cast<size_t>(rank)].state = State::kKilled;
   players_[static_cast<size_t>(rank)].unsent.clear();
-  journal_.OnFewer(rank);
+  NoteFewer(rank);
 }
 
 bool HostSimulation::AllHaveEnded() const {
@@ -154,7 +174,12 @@ HostVerdict HostSimulation::Run() {
   }
   if (turns == most_turns)
     journal_.Fail("4: somebody who runs waits for ever after version " +
-                  std::to_string(journal_.versions()));
+                  std::to_string(versions()));
+  CheckEnd();
+  return Verdict(turns);
+}
+
+void HostSimulation::CheckEnd() {
   for (int32_t r = 0; r < swarm_.size && journal_.failure().empty(); ++r) {
     const Player& player = players_[static_cast<size_t>(r)];
     // A rank that lacks entries does not know which steps count; none of its own will.
@@ -162,7 +187,6 @@ HostVerdict HostSimulation::Run() {
     if (player.state != State::kKilled && !lacks_committed)
       journal_.CheckRank(r, player.replica->pending().contents(), player.is_flushed);
   }
-  return Verdict(turns);
 }
 
 HostVerdict HostSimulation::Verdict(uint64_t turns) const {

@@ -1,5 +1,6 @@
 // The stage of host_simulation.h: ranks, the links between them, and what the seed does to them.
-// Their actions as trainers are in host_trainee.cc, all else in host_simulation.cc.
+// Their actions as trainers are in host_trainee.cc, or where they average models, in
+// host_model_simulation.cc, all else in host_simulation.cc.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_STAGE_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_STAGE_H_
 
@@ -18,10 +19,12 @@ namespace covey {
 
 class HostSimulation {
  public:
-  HostSimulation(uint64_t seed, int32_t size);
+  // `has_models`: ranks average models; else they sum gradients.
+  HostSimulation(uint64_t seed, int32_t size, bool has_models = false);
+  virtual ~HostSimulation() = default;
   HostVerdict Run();
 
- private:
+ protected:
   static constexpr Time kLongestStop = 8 * kMillisecond;
   static constexpr uint64_t kMostStops = 60;
   enum class State : uint8_t { kRuns, kStopped, kKilled, kLeft };
@@ -68,8 +71,12 @@ class HostSimulation {
   void Deliver(int32_t rank);
   void HearOfLosses(int32_t rank);
   void Send(int32_t rank);
-  void Check(int32_t rank);
-  void Train(int32_t rank);
+  virtual void Check(int32_t rank);
+  virtual void Train(int32_t rank);
+  // It finishes, leaves or is killed: versions may have fewer fresh members.
+  virtual void NoteFewer(int32_t rank) { journal_.OnFewer(rank); }
+  virtual void CheckEnd();
+  virtual uint64_t versions() const { return journal_.versions(); }
   void Publish(int32_t rank);
   void ReadAll(int32_t rank);
   bool IsToRead(const Player& player) const;
@@ -90,6 +97,7 @@ class HostSimulation {
 
   Rng rng_;
   RoundSwarm swarm_;
+  const ModelRule rule_;
   RoundLayout layout_;
   RoundMemory geometry_;
   HostJournal journal_;
@@ -104,6 +112,7 @@ class HostSimulation {
   uint64_t losses_percent_;  // how soon they are heard of
   std::vector<Player> players_;
   std::vector<std::deque<Mail>> links_;
+  const std::vector<int32_t> hosts_;  // by rank
   Cut cut_;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
   uint64_t skipped_ = 0, taken_ = 0, empty_steps_ = 0, left_ = 0, lacking_ = 0, by_hub_ = 0;

@@ -48,7 +48,7 @@ bool HostSimulation::LacksCommitted(int32_t rank) {
     if (other.state == State::kRuns && !other.replica->has_departed() &&
         other.replica->executed() > player.replica->executed())
       journal_.Fail("4: rank " + std::to_string(rank) + " lacks what others have");
-  if (player.replica->Lacking().last > journal_.versions())
+  if (player.replica->Lacking().last > versions())
     journal_.Fail("4: rank " + std::to_string(rank) + " lacks what nobody has had");
   player.phase = Phase::kDone;
   lacking_ += player.lacks_committed ? 0 : 1;
@@ -62,7 +62,7 @@ void HostSimulation::PerhapsLeave(int32_t rank) {
       !CanSpare(rank, true))
     return;
   player.leaves = true;
-  journal_.OnFewer(rank);
+  NoteFewer(rank);
   player.replica->Leave();
   player.replica->LeaveGracefully(now_ +
                                   static_cast<Time>(rng_.Below(uint64_t(longest_linger_) + 1)));

@@ -22,12 +22,14 @@ constexpr Origin kMade{3, 7};
 
 class FormationTest : public testing::Test {
  protected:
-  void Open(const std::vector<uint64_t>& roles, bool average = false) {
+  void Open(const std::vector<uint64_t>& roles, bool average = false,
+            const ModelRule& models = {}) {
     size_ = static_cast<int32_t>(roles.size());
     roles_ = roles;
     const RoundSpan spans[] = {{DType::kF32, kElems - 300}, {DType::kF32, 300}};
-    geometry_ =
-        std::make_unique<RoundMemory>(RoundMemory::Shape{.size = size_}, RoundLayout(spans, 256));
+    geometry_ = std::make_unique<RoundMemory>(RoundMemory::Shape{.size = size_, .models = models},
+                                              RoundLayout(spans, 256));
+    const std::vector<int32_t> sums = geometry_->SumsOf(1, false);
     log_ = std::make_unique<ReplicatedLog>(size_, 4);
     for (int32_t r = 0; r < size_; ++r) {
       outboxes_.push_back(std::make_unique<Outbox>(&term_, &known_, log_.get()));
@@ -38,7 +40,7 @@ class FormationTest : public testing::Test {
                           .average = average,
                           .limits = {.least_bytes = 64, .most_bytes = 256},
                           .outbox = outboxes_.back().get()},
-          Entry(), &buffers_));
+          Entry(), sums[static_cast<size_t>(r)], &buffers_));
     }
   }
 
@@ -263,6 +265,39 @@ TEST_F(FormationTest, NoMemberSendsMoreThanTwoSums) {
   for (const size_t sent : sent_)
     EXPECT_LE(static_cast<double>(sent),
               2.2 * static_cast<double>(geometry_->layout().length_bytes()));
+}
+
+// Of models each group makes its own mean, and sends no other member anything. By version 1 the
+// groups of two of 4 ranks are {0 2} {1 3}.
+TEST_F(FormationTest, EachGroupMakesItsOwnMean) {
+  Rng rng(1);
+  Open({1, 2, 2, 1}, false, {.group_size = 2, .sync_every = 1000});
+  ASSERT_EQ(geometry_->SumsOf(1, false), (std::vector<int32_t>{0, 1, 0, 1}));
+  Contribute();
+  Deliver(&rng);
+  for (int32_t r = 0; r < size_; ++r) {
+    ASSERT_TRUE(formations_[static_cast<size_t>(r)]->is_whole());
+    const ReplicatedEntry entry = formations_[static_cast<size_t>(r)]->Take();
+    ForEach([&](size_t element, size_t offset) {
+      float value = 0;
+      std::memcpy(&value, entry.body.data() + geometry_->record_bytes() + offset, sizeof(value));
+      const float sum = r % 2 == 0 ? ValueOf(0, element) + ValueOf(2, element)
+                                   : ValueOf(1, element) + ValueOf(3, element);
+      ASSERT_EQ(value, sum / 2) << element;
+    });
+  }
+}
+
+// A group that has no models in the version is whole at once, and without a mean. So is one that
+// gives up.
+TEST_F(FormationTest, AMeanMayBeAbsent) {
+  Open({1, 0, 2, 0}, false, {.group_size = 2, .sync_every = 1000});
+  ASSERT_TRUE(formations_[1]->is_whole());
+  EXPECT_EQ(formations_[1]->Take().body.size(), geometry_->record_bytes());
+  ASSERT_FALSE(formations_[2]->is_whole());
+  formations_[2]->GiveUp();
+  ASSERT_TRUE(formations_[2]->is_whole());
+  EXPECT_EQ(formations_[2]->Take().body.size(), geometry_->record_bytes());
 }
 
 // The shards that were asked for since the last call, by holder.

@@ -48,6 +48,38 @@ TEST_F(LeaderStateTest, WhoIsSilentIsLeftOutAndCountsOnceLater) {
   EXPECT_GT(next, 3u);
 }
 
+// Of models: rank 3 stops before it gives its part of the mean of {1 3}, while {0 2} have theirs.
+// The leader, which is in the other group, makes the version again without it, and rank 1 has a
+// mean.
+TEST_F(LeaderStateTest, WhoIsSilentCostsItsGroupNoMean) {
+  Open(4, 100, {}, {.group_size = 2, .sync_every = 1000});
+  ASSERT_EQ(GroupsOf(4, 2, 3), (std::vector<int32_t>{0, 1, 0, 1}));
+  TrainTo(2, {0, 1, 2, 3});
+  for (const int32_t rank : {0, 1, 2, 3}) Publish(rank);
+  Tick();
+  Stop(3);
+  Ticks(3);
+  ASSERT_EQ(replica(0).fired(), 3u);
+  ASSERT_EQ(replica(0).executed(), 2u);
+  Ticks(40);
+  EXPECT_EQ(replica(0).abandoned(), 1u);
+  EXPECT_EQ(replica(0).term(), 1u);
+  for (const int32_t rank : {0, 1, 2}) {
+    ASSERT_GE(replica(rank).executed(), 3u) << rank;
+    int64_t mean = 0;
+    void* to[] = {&mean};
+    Merged merged;
+    replica(rank).Merge(3, to, &merged);
+    EXPECT_EQ(merged.version, 3u) << rank;
+    EXPECT_FALSE(merged.late) << rank;
+    EXPECT_EQ(merged.count, rank == 1 ? 1 : 2) << rank;
+    EXPECT_EQ(merged.record.contributions[3].count, 0u) << rank;
+  }
+  GoOn(3);
+  TrainTo(8, {0, 1, 2, 3});
+  EXPECT_EQ(replica(3).executed(), replica(0).executed());
+}
+
 // A member that left while others wait for its pieces would make the attempt vain.
 TEST_F(LeaderStateTest, WhoLeavesStaysWhileAVersionIsMade) {
   Open(3);

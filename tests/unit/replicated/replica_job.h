@@ -26,21 +26,22 @@ class ReplicaTest : public testing::Test {
   using Links = std::set<std::pair<int32_t, int32_t>>;
 
   // By default all are waited for, so versions are steps; a silent rank is, for 2 ticks, once.
-  void Open(int32_t size, int32_t log = 100, const AdmissionRule& admission = {}) {
+  void Open(int32_t size, int32_t log = 100, const AdmissionRule& admission = {},
+            const ModelRule& models = {}) {
     const RoundSpan spans[] = {{DType::kI64, numbers_}};
     layout_ = std::make_unique<RoundLayout>(spans, 64);
     std::vector<int32_t> hosts;  // each on its own
     for (int32_t r = 0; r < size; ++r) hosts.push_back(r);
     for (int32_t r = 0; r < size; ++r)
-      replicas_.push_back(std::make_unique<Replica>(Replica::Options{.self = r,
-                                                                     .admission = admission,
-                                                                     .max_wait = 2 * kTick,
-                                                                     .election_timeout = kGrace,
-                                                                     .kernels = &ScalarKernels(),
-                                                                     .hosts = hosts,
-                                                                     .limits = {.least_bytes = 64}},
-                                                    RoundMemory::Shape{.size = size, .log = log},
-                                                    *layout_));
+      replicas_.push_back(std::make_unique<Replica>(
+          Replica::Options{.self = r,
+                           .admission = admission,
+                           .max_wait = 2 * kTick,
+                           .election_timeout = kGrace,
+                           .kernels = &ScalarKernels(),
+                           .hosts = hosts,
+                           .limits = {.least_bytes = 64}},
+          RoundMemory::Shape{.size = size, .log = log, .models = models}, *layout_));
     runs_.assign(replicas_.size(), true);
   }
 
