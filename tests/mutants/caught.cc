@@ -3,8 +3,9 @@
 //
 // Method: this program holds the tests too, and starts itself with `--mutant=NAME` and a filter for
 // each mutant: the variable is set before anything else runs. It is caught by a test that fails, by
-// a crash, or by a standstill: hardly a thread runs, for kStandstill. Control: with no
-// mutant on, all that these filters name passes, and stands still for less than kPatience.
+// a crash, or by a standstill: hardly a thread runs, for kStandstill. Most mutants stand still, so
+// kAtOnce are tried at once. Control: with no mutant on, all that these filters name passes, and
+// stands still for less than kPatience.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -17,6 +18,9 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <list>
+#include <map>
+#include <memory>
 #include <ostream>
 #include <set>
 #include <string>
@@ -34,9 +38,10 @@ constexpr Time kLook = 50 * kMillisecond;
 constexpr Time kStandstill = 2 * kSecond;
 constexpr long kTicksOfIdle = 5;  // a second, of 100: what looks by itself now and then
 constexpr Time kPatience = 60 * kSecond;
-constexpr Time kLongest = 10 * kSecond;  // of what does not stand still, with a mutant on
-constexpr int kMostTrials = 5;           // a wake-up that is lost sometimes is lost in one of them
-constexpr rlim_t kLongestSeconds = 60;   // of the processor: a mutant may never return
+constexpr Time kLongest = 20 * kSecond;  // of what does not stand still, with a mutant on
+constexpr size_t kAtOnce = 8;
+constexpr int kMostTrials = 5;          // a wake-up that is lost sometimes is lost in one of them
+constexpr rlim_t kLongestSeconds = 60;  // of the processor: a mutant may never return
 constexpr const char* kOption = "--mutant=";
 
 // Of a process: the ticks of the processor that it has had, and whether a thread of it runs.
@@ -126,23 +131,33 @@ class Trial {
     close(output_);
   }
 
-  // What became of it; empty: all has passed.
-  std::string Outcome(Time standstill, Time longest) {
-    const Time begin = MonotonicNow();
-    Window window;
-    for (window.begin = begin; !HasEnded(); usleep(kLook / kMicrosecond)) {
-      const Activity now = ActivityOf(pid_);
-      if (window.looks++ == 0) window.ticks = now.ticks;
-      window.runs += now.runs ? 1 : 0;
-      if (MonotonicNow() - begin > longest) return "it does not end";
-      if (MonotonicNow() - window.begin < standstill) continue;
+  // Whether it is over, or lasts too long; once every kLook.
+  bool IsOver(Time standstill, Time longest) {
+    if (HasEnded()) return true;
+    const Activity now = ActivityOf(pid_);
+    if (window_.looks++ == 0) window_.ticks = now.ticks;
+    window_.runs += now.runs ? 1 : 0;
+    if (MonotonicNow() - begin_ > longest) {
+      excess_ = "it does not end";
+    } else if (MonotonicNow() - window_.begin >= standstill) {
       const auto idle_ticks = standstill / kSecond * kTicksOfIdle;
-      if (now.ticks - window.ticks <= idle_ticks && window.runs * 5 <= window.looks)
-        return "it stands still";
-      window = {.begin = MonotonicNow()};
+      if (now.ticks - window_.ticks <= idle_ticks && window_.runs * 5 <= window_.looks)
+        excess_ = "it stands still";
+      window_ = {.begin = MonotonicNow()};
     }
+    return !excess_.empty();
+  }
+
+  // What became of it, once it is over; empty: all has passed.
+  std::string Outcome() const {
+    if (!excess_.empty()) return excess_;
     if (WIFSIGNALED(status_)) return "ended by signal " + std::to_string(WTERMSIG(status_));
     return WEXITSTATUS(status_) == 0 ? "" : "a test fails";
+  }
+
+  std::string Outcome(Time standstill, Time longest) {
+    while (!IsOver(standstill, longest)) usleep(kLook / kMicrosecond);
+    return Outcome();
   }
 
   std::string Output() const {
@@ -164,6 +179,9 @@ class Trial {
   pid_t pid_ = -1;
   bool ended_ = false;
   int status_ = 0;
+  Time begin_ = MonotonicNow();
+  Window window_{.begin = MonotonicNow()};
+  std::string excess_;
 };
 
 // The line of the output that says what failed.
@@ -180,13 +198,63 @@ bool SaysSkipped(const std::string& output) {
 
 class MutantTest : public testing::TestWithParam<Mutant> {};
 
-TEST_P(MutantTest, IsCaught) {
-  std::string outcome, output;
-  for (int i = 0; i < kMostTrials && outcome.empty(); ++i) {
-    Trial trial(GetParam().name, GetParam().focus);
-    outcome = trial.Outcome(kStandstill, kLongest);
-    output = trial.Output();
+// What became of a mutant, in the last of its trials.
+struct Fate {
+  std::string outcome;
+  std::string output;
+};
+
+// Whether the case of a mutant is in this run: filters and shards choose.
+std::set<std::string> Chosen() {
+  std::set<std::string> chosen;
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const testing::TestSuite& suite = *all.GetTestSuite(i);
+    if (std::string(suite.name()) != "Each/MutantTest") continue;
+    for (int j = 0; j < suite.total_test_count(); ++j) {
+      const std::string name = suite.GetTestInfo(j)->name();
+      if (suite.GetTestInfo(j)->should_run()) chosen.insert(name.substr(name.find('/') + 1));
+    }
   }
+  return chosen;
+}
+
+// Tries them, again those that pass.
+std::map<std::string, Fate> TryAll() {
+  struct Running {
+    const Mutant* mutant;
+    int trials;
+    std::unique_ptr<Trial> trial;
+  };
+  const std::set<std::string> chosen = Chosen();
+  std::map<std::string, Fate> fates;
+  std::list<Running> running;
+  for (auto next = kMutants.begin(); next != kMutants.end() || !running.empty();) {
+    if (next != kMutants.end() && running.size() < kAtOnce) {
+      if (chosen.contains(next->name))
+        running.push_back({&*next, 1, std::make_unique<Trial>(next->name, next->focus)});
+      ++next;
+      continue;
+    }
+    usleep(kLook / kMicrosecond);
+    for (auto one = running.begin(); one != running.end();) {
+      if (!one->trial->IsOver(kStandstill, kLongest)) {
+        ++one;
+      } else if (one->trial->Outcome().empty() && one->trials++ < kMostTrials) {
+        one->trial = std::make_unique<Trial>(one->mutant->name, one->mutant->focus);
+      } else {
+        fates[one->mutant->name] = {one->trial->Outcome(), one->trial->Output()};
+        one = running.erase(one);
+      }
+    }
+  }
+  return fates;
+}
+
+TEST_P(MutantTest, IsCaught) {
+  static const std::map<std::string, Fate> fates = TryAll();
+  const auto& [fate, output] = fates.at(GetParam().name);
+  std::string outcome = fate;
   if (outcome.empty() && SaysSkipped(output)) {
     Trial control("", GetParam().focus);
     ASSERT_EQ(control.Outcome(kPatience, kPatience), "");
