@@ -181,7 +181,10 @@ _ALWAYS = [
     "//core/base",
     "//core/api:header",
     "//tools/bazel:gtest_main",
+    ":prelude",
 ]
+
+_PRELUDE = ["-include", "$(GENDIR)/tests/prelude.h", "-Winvalid-pch"]
 
 def _prefix(path, table):
     best = ""
@@ -211,6 +214,7 @@ def cc_tests(folder, tags, **kwargs):
         native.cc_test(
             name = path[:-len(".cc")],
             srcs = srcs,
+            copts = _PRELUDE,
             data = _CC_DATA.get(path, []) + native.glob(_CC_TEXTS.get(folder, [])),
             linkstatic = True,
             shard_count = _CC_SHARDS.get(path[:-len(".cc")], 0),
@@ -227,6 +231,7 @@ def _shared_body(path, srcs, deps):
         name = name,
         testonly = True,
         srcs = srcs,
+        copts = _PRELUDE,
         alwayslink = True,
         linkstatic = True,
         deps = deps,
