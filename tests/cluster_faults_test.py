@@ -46,7 +46,8 @@ print(f"ended {rank} {parameters[0][0]:.9g}", flush=True)
 """
 
 LOCAL = "local:local_steps=2,max_wait=2s"
-ASYNCHRONOUS = ("eager", "adpsgd", "swarm", LOCAL)
+WAGMA = "wagma:S=2,tau=4,max_wait=2s"
+ASYNCHRONOUS = ("eager", "adpsgd", "swarm", LOCAL, WAGMA)
 MORE = 20  # steps that show that a rank goes on
 LONG = {"COVEY_LEASE": "20s"}  # Whatever happens in a test, it is over before.
 SHORT = {"COVEY_LEASE": "3s"}
@@ -245,7 +246,7 @@ class LostTest(Training):
 
     def test_a_frozen_host(self) -> None:
         # Its kernel answers, so that the ranks of other hosts do not lose it: finish() waits.
-        for method in ("allreduce", "eager", "adpsgd:max_wait=2s", "swarm:max_wait=2s", LOCAL):
+        for method in ("allreduce", "eager", "adpsgd:max_wait=2s", "swarm:max_wait=2s", LOCAL, WAGMA):
             with self.subTest(method):
                 self.lose(method, "freeze", "c", back=("thaw", "c"))
 

@@ -308,6 +308,7 @@ def update(parameters, gradients):
 METHODS = "allreduce allreduce:codec=int8 local:local_steps=2 dpsgd eager:admit=all,max_wait=60s"
 METHODS += " diloco:local_steps=2,admit=all,max_wait=60s local:local_steps=2,then=allreduce@4"
 METHODS += " local:local_steps=2,max_wait=60s local:local_steps=2,max_wait=60s,then=allreduce@4"
+METHODS += " wagma:S=2,tau=3,admit=all,max_wait=60s"
 for method in METHODS.split():
     for dtype in ("float32", "float64")[: 1 if "codec" in method else 2]:
         weights = numpy.full([200, 70], float(rank), dtype)
