@@ -25,7 +25,7 @@ class Attempt {
           const ShardLimits& limits, Time now);
 
   bool has_hub() const { return has_hub_; }
-  // It was proposed, or a piece of it came.
+  // The time when the attempt was proposed, or a piece of it came.
   Time moved_at() const { return moved_at_; }
   void OnPiece(Time now) { moved_at_ = now; }
   // Models: so many pieces have come to a member; a member has the mean of its group.

@@ -1,4 +1,4 @@
-// What a rank offers to versions, until versions have it: gradients, which add up
+// The offer of a rank until versions have it: gradients, which add up
 // (pending_contributions.h), or its model, which the next replaces (latest_model.h).
 #ifndef COVEY_CORE_REPLICATED_CONTRIBUTIONS_H_
 #define COVEY_CORE_REPLICATED_CONTRIBUTIONS_H_
@@ -39,8 +39,8 @@ class Contributions {
   virtual void OnConsumed(uint64_t step) = 0;
   // The last version that is committed.
   virtual void OnExecuted(uint64_t version) = 0;
-  // It has finished, and is not waited for: a version of empty contributions alone would serve no
-  // rank.
+  // The rank has finished, and is not waited for: a version of empty contributions alone would
+  // serve no rank.
   void OnFinished() { OnExecuted(~uint64_t{0}); }
   virtual void OnNewLeader() = 0;
 

@@ -194,7 +194,7 @@ void Formation::Spread(size_t shard) {
   OnSummed(shard);
 }
 
-// It is in its place.
+// The sum of a shard is in its place.
 void Formation::OnSummed(size_t shard) {
   has_[shard] = true;
   --missing_;

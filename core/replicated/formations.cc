@@ -42,7 +42,7 @@ void Formations::Begin(ReplicatedEntry entry, uint64_t term, Time now) {
   for (QueuedMessage& one : early) current_->formation.OnPiece(one.to, std::move(one.message));
 }
 
-// Of models the mean of this member's group. A member that a version of all has superseded needs
+// With models: the mean of this member's group. A member that a version of all has superseded needs
 // one to go on from: that of the first group where its own has none (partial-W12a).
 int32_t Formations::SumFor(const ReplicatedEntry& entry) const {
   const ModelRule& models = site_.geometry->models();

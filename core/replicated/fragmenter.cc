@@ -63,7 +63,7 @@ void Fragmenter::Make(Peer* peer, Kind kind, std::span<const std::byte> head, co
   peer->told = peer->taken;
 }
 
-// What follows of the first message, as far as it goes in a frame.
+// The rest of the first message, as far as it goes in a frame.
 void Fragmenter::MakePart(Peer* peer) {
   const Message& message = peer->messages.front();
   const size_t rest = message.size() - peer->offset;

@@ -69,7 +69,7 @@ class LeaderState {
     if (forming_.has_value()) forming_->OnMade(options_.self, forming_->moved_at());
   }
   bool MayAccept() const { return !forming_.has_value() || forming_->IsMade(); }
-  // Those that have accepted the attempt before this leader, by member.
+  // Acceptors of the attempt before this leader, by member.
   std::vector<bool> Makers() const;
   // A piece of that attempt has come.
   void OnPiece(const Origin& made, Time now);

@@ -1,4 +1,4 @@
-// What the ranks of some rounds offer: models or gradients.
+// The kind of offer that the ranks of some rounds make: models or gradients.
 #ifndef COVEY_CORE_REPLICATED_NEW_CONTRIBUTIONS_H_
 #define COVEY_CORE_REPLICATED_NEW_CONTRIBUTIONS_H_
 

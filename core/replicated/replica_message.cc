@@ -7,7 +7,7 @@ namespace {
 
 // A body begins at a multiple of this, where elements of any type may.
 constexpr size_t kAligned = 16;
-// Of most heads.
+// The length of most heads.
 constexpr size_t kUsualHeadBytes = 512;
 
 }  // namespace

@@ -47,7 +47,7 @@ void Replica::Merge(uint64_t version, std::span<void* const> to, Merged* merged)
   const ReplicatedEntry& entry = EntryFor(version, step);
   ReadRecord(geometry_, entry.body.data(), &merged->record);
   std::vector<const std::byte*> means(static_cast<size_t>(shape_.size));
-  // It has one alone: that which a merge asks for.
+  // An entry has one mean alone: the one that a merge asks for.
   if (entry.body.size() > geometry_.record_bytes())
     std::fill(means.begin(), means.end(), entry.body.data() + geometry_.record_bytes());
   // replicated-W21: all end with the final mean. A model that is not in it was in one before.
@@ -67,7 +67,7 @@ void Replica::Merge(uint64_t version, std::span<void* const> to, Merged* merged)
   merged->step = step_;
 }
 
-// It has given up in finish() before there was any version: its own model stands.
+// The rank has given up in finish() before there was any version: its own model stands.
 void Replica::KeepOwn(std::span<void* const> to, Merged* merged) {
   const std::byte* own = pending_.model()->sum.data();
   for (size_t i = 0; i < to.size(); ++i)

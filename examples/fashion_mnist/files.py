@@ -31,7 +31,7 @@ class Arrays(NamedTuple):
 
 
 class Files(NamedTuple):
-    """What `read` returns."""
+    """The result of `read`."""
 
     name: str
     train: Arrays

@@ -38,7 +38,7 @@ def levels_of(ranks: int) -> List[List[Pair]]:
 
 
 def factors_of(squares: Any, products: Any, where: Any) -> Any:
-    """What the vectors of pairs are multiplied by before they are added.
+    """The factors of the vectors of pairs before the sum.
 
     Args:
         squares: [2, ...] float64 aa and bb.

@@ -67,7 +67,7 @@ class State:
         self._commits = self._resets = 0
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
-        """They are called, in this order, each time that ``run`` has gone back.
+        """These functions are called, in this order, each time that ``run`` has gone back.
 
         Args:
             callbacks: functions without arguments.

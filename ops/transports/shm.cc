@@ -29,7 +29,7 @@ void CopyInto(MailRing* box, uint64_t at, const void* data, size_t length) {
   std::memcpy(box->bytes, static_cast<const std::byte*>(data) + first, length - first);
 }
 
-// What lies there, in one piece, or in two where it goes on at the ring's begin.
+// The message that lies there, in one piece, or in two where it goes on at the ring's begin.
 std::array<std::span<const std::byte>, 2> At(const MailRing* box, uint64_t at, size_t length) {
   const size_t begin = at % MailRing::kCapacityBytes;
   const size_t first = std::min<size_t>(length, MailRing::kCapacityBytes - begin);

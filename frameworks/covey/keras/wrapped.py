@@ -61,7 +61,7 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         self._covey_scales_local = scale_local
         self._covey_local_scale = 1 / group.size() if scale_local else 1.0
         self._covey_own: List[Any] = []  # Of a step: the gradients of local variables.
-        self._covey_sum: Any = None  # Of the backend: adds gradients of several passes.
+        self._covey_sum: Any = None  # The backend's function: adds gradients of several passes.
         self._covey_trainer: Any = None
         self._covey_resumption: Optional[Resumption] = None
         self.inner_optimizer = optimizer

@@ -37,7 +37,7 @@ class HostModelJournal {
                const Merged& merged, const Bytes& model);
   // A rank finishes or is killed: versions may have fewer fresh members.
   void OnFewer(int32_t rank);
-  // Its finish() has ended well.
+  // The rank's finish() has ended well.
   void OnFlushed(int32_t rank, uint64_t executed);
 
   uint64_t LastOfAll(uint64_t version) const;

@@ -73,7 +73,7 @@ class HostSimulation {
   void Send(int32_t rank);
   virtual void Check(int32_t rank);
   virtual void Train(int32_t rank);
-  // It finishes, leaves or is killed: versions may have fewer fresh members.
+  // The rank finishes, leaves or is killed: versions may have fewer fresh members.
   virtual void NoteFewer(int32_t rank) { journal_.OnFewer(rank); }
   virtual void CheckEnd();
   virtual uint64_t versions() const { return journal_.versions(); }

@@ -267,7 +267,7 @@ TEST_F(FormationTest, NoMemberSendsMoreThanTwoSums) {
               2.2 * static_cast<double>(geometry_->layout().length_bytes()));
 }
 
-// Of models each group makes its own mean, and sends no other member anything. By version 1 the
+// With models each group makes its own mean, and sends no other member anything. By version 1 the
 // groups of two of 4 ranks are {0 2} {1 3}.
 TEST_F(FormationTest, EachGroupMakesItsOwnMean) {
   Rng rng(1);

@@ -37,7 +37,7 @@ TEST(FragmenterTest, MessagesComeWholeAndInOrder) {
     Fragmenter* fragmenter = self == 0 ? &one : &two;
     const auto other = static_cast<int32_t>(1 - self);
     if (queued[self] < lengths.size() && rng.Percent(20)) {
-      // Its head and its body are cut anywhere.
+      // Head and body of a message are cut anywhere.
       const Slice message = MessageOf(lengths[queued[self]], queued[self]);
       const size_t head = rng.Below(message.size() + 1);
       fragmenter->Enqueue(other, Bytes(message.begin(), message.begin() + head),

@@ -48,7 +48,7 @@ TEST_F(LeaderStateTest, WhoIsSilentIsLeftOutAndCountsOnceLater) {
   EXPECT_GT(next, 3u);
 }
 
-// Of models: rank 3 stops before it gives its part of the mean of {1 3}, while {0 2} have theirs.
+// With models: rank 3 stops before it gives its part of the mean of {1 3}, while {0 2} have theirs.
 // The leader, which is in the other group, makes the version again without it, and rank 1 has a
 // mean.
 TEST_F(LeaderStateTest, WhoIsSilentCostsItsGroupNoMean) {
