@@ -14,7 +14,7 @@ from cluster_hosts_test import Hosts, has_tcp
 from cluster_tensors_test import start
 
 _BENCH_LIMIT_S = 600
-_METHODS = ["allreduce", "eager", "diloco", "adpsgd", "swarm"]
+_METHODS = ["allreduce", "eager", "wagma", "diloco", "adpsgd", "swarm"]
 
 
 @unittest.skipUnless(has_tcp(), "libcovey_tcp.so is not there")

@@ -39,9 +39,9 @@ from covey.launch.spec import JobFailed
 from covey.method import full_text, plan
 
 CONTRAST = "allreduce"
-METHODS = (CONTRAST, "eager", "diloco:local_steps=4", "adpsgd", "swarm")
+METHODS = (CONTRAST, "eager", "wagma", "diloco:local_steps=4", "adpsgd", "swarm")
 # An exchange of diloco takes place after several steps: no best pace of single steps is known.
-RANDOM = (CONTRAST, "eager", "adpsgd", "swarm")
+RANDOM = (CONTRAST, "eager", "wagma", "adpsgd", "swarm")
 NEAR_BOUND = 0.9  # of the best possible pace, as wanted
 PAIRS_FACTOR = 2.0  # A step of pairs waits for no rank: so much of its usual length is wanted.
 _LINK = "eth0"  # of a host of tools/cluster
