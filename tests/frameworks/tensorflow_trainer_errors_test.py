@@ -250,7 +250,7 @@ class TensorFlowTrainerErrorsTest(unittest.TestCase):
             self.assertIn("is a DistributedOptimizer already", said["twice"])
             self.assertRegex(said["class"], r"not the class keras\.\S+\.SGD$")
             self.assertIn("optimizer must be one of Keras 3", said["other"])
-            self.assertIn("Unsupported: op must be Average or Sum", said["op"])
+            self.assertIn("Unsupported: op must be Average, Adasum or Sum", said["op"])
             self.assertIn("gradient_predivide_factor must be positive", said["factor"])
             self.assertIn("groups is a number, lists of variables or None", said["groups"])
             self.assertIn("num_groups must be 0 or more", said["num_groups"])
