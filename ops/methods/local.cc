@@ -104,8 +104,7 @@ constexpr Method kMethod{
         "Stich: Local SGD Converges Fast and Communicates Little, ICLR 2019, "
         "arXiv:1805.09767; Lin, Stich, Patel, Jaggi: Don't Use Large Mini-Batches, Use "
         "Local SGD, ICLR 2020, arXiv:1808.07217",
-    .exchanged =
-        "models, after every local_steps-th update; with max_wait between hosts changes of models",
+    .exchanged = "models, after every local_steps-th update",
     .partners = "all ranks",
     .saved = "after finish(): the mean of all",
     .late =
