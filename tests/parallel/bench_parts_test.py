@@ -18,6 +18,7 @@ import harness  # noqa: F401  # Makes the package importable.
 from covey.bench import job, mpis, oneccl, picture, shapes, show
 from covey.bench.contest import Row
 from covey.bench.ratio import CONFIDENCE, median_difference, ratio_of_medians
+from covey.bench.waiting import percent_of_free_pace
 from covey.cli.bench_command import sizes
 
 ABOUT = {"bench": "latency", "ranks": 2, "cores": 4, "load": 0.5}
@@ -142,6 +143,23 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(set(job.DEFAULT_PEERS), set(job.KINDS))
         for names in job.DEFAULT_PEERS.values():
             self.assertLessEqual(set(names), set(job.PEERS))
+
+
+class PaceTest(unittest.TestCase):
+    def pace(self, *lengths: float) -> float:
+        """Of one rank beside a slow one, in percent of a pace of ten steps a second."""
+        ranks = [{"lengths": list(lengths)}, {"lengths": [5.0]}]
+        return percent_of_free_pace(ranks, [{"lengths": [0.1] * 20}], wait_s=1.0)
+
+    def test_is_that_after_the_wait(self) -> None:
+        self.assertAlmostEqual(self.pace(*[0.1] * 5, 1.3, *[0.2] * 20), 50.0)
+
+    def test_is_that_before_a_wait_that_comes_late(self) -> None:
+        self.assertAlmostEqual(self.pace(*[0.1] * 30, 1.2), 100.0)
+        self.assertAlmostEqual(self.pace(*[0.1] * 30, 1.2, 0.3), 100.0)
+
+    def test_is_that_of_all_without_a_wait(self) -> None:
+        self.assertAlmostEqual(self.pace(*[0.25] * 10), 40.0)
 
 
 if __name__ == "__main__":

@@ -247,14 +247,14 @@ def stopped(effort: Effort, found: Dict[str, Any]) -> Panel:
 
 def _pace_after_first_wait(lengths: List[float], wait_s: float) -> float:
     """Steps per second after those that were longer than usual by max_wait in all; of all where
-    none were."""
+    none were, and of those before where the last of these comes late."""
     usual, waited, begin = statistics.median(lengths), 0.0, 0
     for number, length in enumerate(lengths, 1):
         waited += length - usual if length > 2 * usual else 0.0
         if waited >= 0.8 * wait_s:
             begin = number
             break
-    rest = lengths[begin:]
+    rest = max(lengths[begin:], lengths[: begin - 1] if begin else [], key=len)
     return len(rest) / sum(rest) if rest else 0.0
 
 

@@ -23,6 +23,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import covey
 from covey.bench.bound import ends
+from covey.bench.method_text import setting
 from covey.bench.waiting import (
     SLOW,
     SMALL,
@@ -237,7 +238,8 @@ def _random(found: Dict[str, Any], places: List[Place], effort: Effort) -> List[
     delays = _delays(effort, size)
     for method, ranks in found["random"].items():
         needed = 1 if found[method]["in_pairs"] else ranks[0]["needed"]
-        last = ends(delays, base_s, needed, begun=ranks[0]["begun"])
+        tau = int(setting(full_text(method), "sync_every", "0"))
+        last = ends(delays, base_s, needed, tau, begun=ranks[0]["begun"])
         bound = effort.steps * size / sum(last)
         value = effort.steps * size / sum(rank["seconds"] for rank in ranks)
         wanted = None if method == CONTRAST else NEAR_BOUND * bound
