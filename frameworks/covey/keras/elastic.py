@@ -98,7 +98,7 @@ class _KeptVariables(Kept):
         raise NotImplementedError
 
     def _shared(self) -> List[Any]:
-        """Those of them that are not each rank's own."""
+        """The variables that are not each rank's own."""
         raise NotImplementedError
 
 
@@ -292,7 +292,7 @@ class UpdateBatchStateCallback(_Update):
             self._has_stopped = self.model.stop_training = False
 
     def _steps(self) -> Optional[int]:
-        """Of a whole epoch; None: it is not known."""
+        """The batches of a whole epoch; None: not known."""
         steps: Optional[int] = (self.params or {}).get("steps")
         return steps
 

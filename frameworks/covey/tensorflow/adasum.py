@@ -122,7 +122,7 @@ class _Adasum:
         return tf.concat([*pieces, tf.zeros([rest], self._dtype)], 0)
 
     def _lengths(self) -> List[int]:
-        """Of the segments, and of what is behind them in the part."""
+        """The lengths of the segments, and of the rest of the part."""
         lengths = [segment.end - segment.begin for segment in self._segments]
         return [*lengths, self._part - sum(lengths)]
 

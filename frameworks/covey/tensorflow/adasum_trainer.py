@@ -182,7 +182,7 @@ class AdasumTrainer:
 
 
 class _Handle(TrainerHandle):
-    """Of a training that no trainer of the core does."""
+    """The handle of a training that no trainer of the core does."""
 
     def __init__(self, trainer: AdasumTrainer) -> None:
         super().__init__(len(trainer.variables))

@@ -14,7 +14,7 @@ from covey.errors import InvalidArgument
 from covey.trace.reading import Trace
 
 _NAME = re.compile(r"rank\.(\d+)\.torch\.json(\.gz)?")
-_FIRST = 1_000_000  # Of a rank's threads and processes: Covey's own numbers are small.
+_FIRST = 1_000_000  # Numbers of a rank's threads and processes begin here: Covey's own are small.
 _FLOWS = "stf"
 _OF_PROCESS = ("process_name", "process_labels", "process_sort_index")
 
