@@ -68,7 +68,7 @@ uint64_t Aggregator::StatusOf(int32_t member) {
   return words_.Load(memory_.MemberAt(member)) - (IsHeldUp(member) ? 1 : 0);
 }
 
-// Such a member is waited for like one that has not finished, for max_wait.
+// The next version waits for a member that is held up, for max_wait, though it has finished.
 void Aggregator::HoldUp(int32_t member, bool is_held_up) {
   const MemberStatus status{words_.Load(memory_.MemberAt(member))};
   // replicated-W21: a silent rank that has finished is missing, or finish() would not end.

@@ -76,7 +76,7 @@ class Formation {
   bool is_whole() const { return missing_ == 0; }
   // Models: it is whole without the mean from now on.
   void GiveUp();
-  // REQUIRES: is_whole(). The version with its sum; the formation is void. Of models the body is
+  // REQUIRES: is_whole(). The version with its sum; the formation is void. With models the body is
   // the record alone where there is no mean.
   ReplicatedEntry Take();
 

@@ -14,6 +14,7 @@ A script commits a state, and goes back to it when an operation has failed::
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import copy
 import functools
@@ -158,7 +159,7 @@ class ObjectState(State):
             ObjectState.restore(self)
 
 
-class Kept:
+class Kept(abc.ABC):
     """A part of a state that is no plain object: a model for example, and its last copy. Internal.
 
     Args:
@@ -169,17 +170,17 @@ class Kept:
         self.value = value
         self.save()
 
+    @abc.abstractmethod
     def save(self) -> None:
-        """Copies it."""
-        raise NotImplementedError
+        """Copies the value."""
 
+    @abc.abstractmethod
     def restore(self) -> None:
-        """Makes it the copy."""
-        raise NotImplementedError
+        """Makes the value the copy."""
 
+    @abc.abstractmethod
     def sync(self) -> None:
-        """Makes it rank 0's, and copies it. All ranks call it."""
-        raise NotImplementedError
+        """Makes the value rank 0's, and copies it. All ranks call it."""
 
     def reset(self) -> None:
         """``restore`` was called on all ranks."""

@@ -27,27 +27,7 @@ TEST_P(HostsModelsTest, WithAllGroupsHaveTheirMeans) {
   RunRanks(GetParam(), [size](int rank, covey_runtime*& runtime) {
     Learner learner(runtime, "wagma:admit=all,tau=1000,S=2,max_wait=60s");
     ASSERT_EQ(learner.code, COVEY_OK) << learner.error.message;
-    std::vector<double> models;
-    for (int r = 0; r < size; ++r) models.push_back(64.0 * r);
-    learner.Set(64.0 * rank);
-    for (uint64_t version = 1; version <= 6; ++version) {
-      learner.Step();
-      const std::vector<int32_t> groups = GroupsOf(size, 2, version);
-      std::vector<double> next;
-      for (size_t i = 0; i < models.size(); ++i) {
-        double sum = 0, count = 0;
-        for (size_t j = 0; j < models.size(); ++j)
-          if (groups[j] == groups[i]) sum += models[j], ++count;
-        next.push_back(sum / count);
-        if (static_cast<int>(i) == rank) {
-          EXPECT_EQ(learner.merge.count, count);
-        }
-      }
-      models = next;
-      EXPECT_EQ(learner.merge.late, 0);
-      EXPECT_EQ(learner.doubles[4], models[static_cast<size_t>(rank)]) << "version " << version;
-      EXPECT_EQ(learner.floats[3], static_cast<float>(models[static_cast<size_t>(rank)] + 3));
-    }
+    ExpectGroupMeans(&learner, rank, size, 2);
   });
 }
 

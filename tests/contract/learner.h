@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/api/covey_rounds.h"
+#include "core/partial/groups.h"
 #include "tests/contract/parsed_method.h"
 
 namespace covey {
@@ -78,6 +79,32 @@ class Learner {
   std::vector<float> floats;
   std::vector<double> doubles;
 };
+
+// Steps of ranks with different models, in which no rank is late: each model becomes the mean of
+// its group, in the groups of each version.
+inline void ExpectGroupMeans(Learner* learner, int rank, int size, int group_size) {
+  std::vector<double> models;
+  for (int r = 0; r < size; ++r) models.push_back(64.0 * r);
+  learner->Set(64.0 * rank);
+  for (uint64_t version = 1; version <= 6; ++version) {
+    learner->Step();
+    const std::vector<int32_t> groups = GroupsOf(size, group_size, version);
+    std::vector<double> next;
+    for (size_t i = 0; i < models.size(); ++i) {
+      double sum = 0, count = 0;
+      for (size_t j = 0; j < models.size(); ++j)
+        if (groups[j] == groups[i]) sum += models[j], ++count;
+      next.push_back(sum / count);
+      if (static_cast<int>(i) == rank) {
+        EXPECT_EQ(learner->merge.count, count);
+      }
+    }
+    models = next;
+    EXPECT_EQ(learner->merge.late, 0);
+    EXPECT_EQ(learner->doubles[4], models[static_cast<size_t>(rank)]) << "version " << version;
+    EXPECT_EQ(learner->floats[3], static_cast<float>(models[static_cast<size_t>(rank)] + 3));
+  }
+}
 
 }  // namespace covey
 #endif  // COVEY_TESTS_CONTRACT_LEARNER_H_

@@ -6,10 +6,11 @@ Method: a slow reference in NumPy of float64, whose inputs follow from seed and 
 from __future__ import annotations
 
 import unittest
-from typing import Any, Dict, Sequence
+from typing import Any, Dict
 
 import numpy as np
 import torch
+from adasum_reference import whole
 from nets import batch_of, loss_of, make_net, overflowing_steps
 from ranks import SEED, SharedPool, also, refusal_of
 
@@ -28,23 +29,6 @@ def setUpModule() -> None:
 
 def tearDownModule() -> None:
     pool.close()
-
-
-def two(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    ab, aa, bb = (a * b).sum(), (a * a).sum(), (b * b).sum()
-    return (1 - ab / (2 * aa) if aa else 1) * a + (1 - ab / (2 * bb) if bb else 1) * b
-
-
-def whole(vectors: Sequence[np.ndarray]) -> np.ndarray:
-    """Halves of a power of two, one by one; first the ranks beyond it."""
-    power = 1
-    while 2 * power <= len(vectors):
-        power *= 2
-    more = list(vectors[power:])
-    rows = [two(v, more[i]) if i < len(more) else v for i, v in enumerate(vectors[:power])]
-    if len(rows) == 1:
-        return rows[0]
-    return two(whole(rows[: power // 2]), whole(rows[power // 2 :]))
 
 
 def given(rank: int, shape: Any, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:

@@ -99,7 +99,7 @@ def other_calls() -> Any:
 
 
 def meet_without(late: List[int], wait_all_ranks: bool = False) -> Any:
-    """torch's monitored_barrier, to which some ranks come late. Of a group all ranks call it."""
+    """torch's monitored_barrier, to which some ranks come late. All ranks call that of a group."""
     part = dist.new_group([0, 1])
     dist.monitored_barrier(part, wait_all_ranks=True)
     if dist.get_rank() in late:
@@ -119,7 +119,7 @@ def meet_late(late: List[int]) -> None:
 
 
 def meet_in_part() -> Any:
-    """Of a group whose ranks have other numbers in the job; at once, and after 0.25 s."""
+    """Calls of a group whose ranks have other numbers in the job; at once, and after 0.25 s."""
     part = dist.new_group([1, 2])
     if dist.get_rank() != 1:
         return None

@@ -37,7 +37,7 @@ def drop(how: str) -> List[bool]:
 
 
 def repeat() -> Dict[str, List[str]]:
-    """What the second of two calls of one name says, for different ways to begin the first. A group
+    """The error of the second of two calls of one name, by the way to begin the first. A group
     of one rank: an operation may have ended before its handle is dropped, or not."""
     value = numpy.ones(3, numpy.float32)
     alone, everyone = covey.group([covey.rank()]), covey.group(range(covey.size()))

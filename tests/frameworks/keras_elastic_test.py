@@ -24,7 +24,7 @@ if IS_RANK:
 
 METHODS = ("allreduce", "local:H=3", "eager:max_wait=60s", *also("swarm:H=2", "diloco:H=3"))
 BATCHES, BATCH = 6, 4
-"""Of an epoch, on a rank."""
+"""The batches of an epoch, on a rank."""
 
 pool = SharedPool(__file__)
 on_torch = SharedPool(__file__, ON_TORCH)
@@ -39,7 +39,7 @@ def setUpModule() -> None:
 
 
 def data(are_alike: bool) -> Any:
-    """Of this rank; ``are_alike``: every batch is the same."""
+    """The data of this rank; ``are_alike``: every batch is the same."""
     drawn = numpy.random.default_rng([SEED, hvd.rank()]).normal(size=(BATCHES * BATCH, 5))
     inputs = drawn.astype("float32")
     if are_alike:
@@ -48,7 +48,7 @@ def data(are_alike: bool) -> Any:
 
 
 def made(optimizer: Any) -> Any:
-    """It begins differently on each rank."""
+    """A model that begins differently on each rank."""
     keras.utils.set_random_seed(hvd.rank())
     model = keras.Sequential(
         [

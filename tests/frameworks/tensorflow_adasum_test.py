@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List
 
+from adasum_reference import whole
 from ranks import SEED, SharedPool, also
 from tensorflows import IS_RANK, set_up
 
@@ -30,26 +31,6 @@ pool = SharedPool(__file__)
 
 def setUpModule() -> None:
     set_up(pool)
-
-
-# ---- The reference -----------------------------------------------------------------------------
-
-
-def two(a: Any, b: Any) -> Any:
-    ab, aa, bb = (a * b).sum(), (a * a).sum(), (b * b).sum()
-    return (1 - ab / (2 * aa) if aa else 1) * a + (1 - ab / (2 * bb) if bb else 1) * b
-
-
-def whole(vectors: Sequence[Any]) -> Any:
-    """Halves of a power of two, one by one; first the ranks beyond it."""
-    power = 1
-    while 2 * power <= len(vectors):
-        power *= 2
-    more = list(vectors[power:])
-    rows = [two(v, more[i]) if i < len(more) else v for i, v in enumerate(vectors[:power])]
-    if len(rows) == 1:
-        return rows[0]
-    return two(whole(rows[: power // 2]), whole(rows[power // 2 :]))
 
 
 # ---- On the ranks ------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def in_a_session(is_default: bool) -> List[float]:
 
 
 def gives_up() -> Any:
-    """It fails again and again without a commit between."""
+    """A function that fails again and again without a commit between."""
     state = hvd.elastic.TensorFlowState([tf.Variable(0.0)], epoch=0)
     calls: List[int] = []
 

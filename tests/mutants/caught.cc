@@ -148,7 +148,7 @@ class Trial {
     return !excess_.empty();
   }
 
-  // What became of it, once it is over; empty: all has passed.
+  // The outcome, once the trial is over; empty: all tests have passed.
   std::string Outcome() const {
     if (!excess_.empty()) return excess_;
     if (WIFSIGNALED(status_)) return "ended by signal " + std::to_string(WTERMSIG(status_));
@@ -198,7 +198,7 @@ bool SaysSkipped(const std::string& output) {
 
 class MutantTest : public testing::TestWithParam<Mutant> {};
 
-// What became of a mutant, in the last of its trials.
+// The outcome of a mutant's last trial.
 struct Fate {
   std::string outcome;
   std::string output;

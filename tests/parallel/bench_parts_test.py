@@ -147,7 +147,7 @@ class PartsTest(unittest.TestCase):
 
 class PaceTest(unittest.TestCase):
     def pace(self, *lengths: float) -> float:
-        """Of one rank beside a slow one, in percent of a pace of ten steps a second."""
+        """The pace of a rank beside a slow one, in percent of ten steps a second."""
         ranks = [{"lengths": list(lengths)}, {"lengths": [5.0]}]
         return percent_of_free_pace(ranks, [{"lengths": [0.1] * 20}], wait_s=1.0)
 

@@ -185,8 +185,8 @@ class TraceTest(unittest.TestCase):
         self.assertEqual(min(one["ts"] for one in events if "ts" in one), 0.0)
 
     def profile(self, name: str, **told: Any) -> str:
-        """Of torch.profiler, from 1 s to 1.2 s by the wall clock: an operation, a kernel of a
-        device, and an arrow from one to the other."""
+        """A trace of torch.profiler, from 1 s to 1.2 s by the wall clock: an operation, a kernel of
+        a device, and an arrow from one to the other."""
 
         def label(pid: int, of: str) -> Dict[str, Any]:
             args = {"labels": of}

@@ -20,6 +20,7 @@ The number of ranks is fixed: see :mod:`covey.elastic`.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import importlib
 import weakref
@@ -94,12 +95,13 @@ class _KeptVariables(Kept):
         names_here().broadcast_variables(self._shared(), 0)
         self.save()
 
+    @abc.abstractmethod
     def _variables(self) -> List[Any]:
-        raise NotImplementedError
+        """All that are kept."""
 
+    @abc.abstractmethod
     def _shared(self) -> List[Any]:
         """The variables that are not each rank's own."""
-        raise NotImplementedError
 
 
 class _KeptModel(_KeptVariables):
@@ -136,7 +138,7 @@ class _KeptOptimizer(_KeptVariables):
 class KerasState(KeptState):
     """Keeps a model, its optimizer, and plain objects, each an attribute.
 
-    All that the model saves is kept, the seeds of its layers are not. What a method keeps beside
+    All that the model saves is kept, the seeds of its layers are not. The state of a method beside
     model and optimizer, such as an outer momentum, goes on. Variables that are each rank's own, by
     ``register_local_var``, stay so.
 

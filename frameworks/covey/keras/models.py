@@ -29,8 +29,9 @@ def load_model(
         filepath: a file that ``model.save()`` has written.
         custom_optimizers: classes of optimizers that Keras does not have.
         custom_objects: as for ``keras.models.load_model``.
-        compression, options: of ``DistributedOptimizer``, ``method`` for example. What is not given
-            is as the model was saved, but for the method and ``gradient_predivide_factor``.
+        compression, options: of ``DistributedOptimizer``, ``method`` for example. Options that
+            are not given are as the model was saved, but for the method and
+            ``gradient_predivide_factor``.
         legacy_opts: False: Keras 3 has none.
 
     Raises:

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/sim/simulator/changed_model.h"
 #include "tests/sim/simulator/host_model_journal.h"
 #include "tests/sim/simulator/host_stage.h"
 
@@ -28,7 +29,6 @@ class HostModelSimulation final : public HostSimulation {
   void CheckEnd() override;
   uint64_t versions() const override { return models_.versions(); }
   Trainee& TraineeOf(int32_t rank) { return trainees_[static_cast<size_t>(rank)]; }
-  void Learn(Bytes* model);
   void PublishModel(int32_t rank, bool again);
   void MergeWith(int32_t rank, uint64_t version);
   void GoOn(int32_t rank);
@@ -61,27 +61,6 @@ void HostModelSimulation::Check(int32_t rank) {
     if (const ReplicatedEntry* entry = player.replica->log().Find(++player.checked))
       models_.OnCommitted(rank, *entry);
   if (!models_.failure().empty()) journal_.Fail(models_.failure());
-}
-
-// A local update: any numbers.
-void HostModelSimulation::Learn(Bytes* model) {
-  for (const RoundLayout::Tile& tile : layout_.tiles()) {
-    for (size_t i = 0; i < tile.count; ++i) {
-      std::byte* at = model->data() + tile.offset_bytes + i * SizeOf(tile.dtype);
-      const double change = static_cast<double>(rng_.Below(2000)) / 7.0 - 140.0;
-      if (tile.dtype == DType::kF32) {
-        float value;
-        std::memcpy(&value, at, sizeof(value));
-        value += static_cast<float>(change);
-        std::memcpy(at, &value, sizeof(value));
-      } else {
-        double value;
-        std::memcpy(&value, at, sizeof(value));
-        value += change;
-        std::memcpy(at, &value, sizeof(value));
-      }
-    }
-  }
 }
 
 void HostModelSimulation::PublishModel(int32_t rank, bool again) {
@@ -136,7 +115,7 @@ void HostModelSimulation::Train(int32_t rank) {
   switch (player.phase) {
     case Phase::kComputes:
       if (player.computes_until > now_) return;
-      Learn(&TraineeOf(rank).model);
+      ChangeAtRandom(layout_, &rng_, &TraineeOf(rank).model);
       PublishModel(rank, false);
       ++player.steps;
       player.awaited = TraineeOf(rank).published;

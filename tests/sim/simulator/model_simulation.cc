@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/transports/inproc.h"
+#include "tests/sim/simulator/changed_model.h"
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/model_journal.h"
 #include "tests/sim/simulator/model_patience.h"
@@ -51,7 +52,6 @@ class ModelSimulation final : public InprocWatcher {
   void Strike();
   void StopForAWhile(int32_t rank);
   void Main(int32_t rank);
-  void Learn(int32_t rank);
   void LookAtOne(int32_t rank);
   uint64_t Publish(int32_t rank);
   bool MergeWith(int32_t rank, uint64_t step, uint64_t version);
@@ -121,7 +121,7 @@ void ModelSimulation::Main(int32_t rank) {
     if (epoch > 0) GoOn(rank);
     if (epoch == 0) Begin(rank);
     for (uint64_t i = 0; i < steps && !closing_; ++i) {
-      Learn(rank);
+      ChangeAtRandom(layout_, &rng_, &players_[static_cast<size_t>(rank)].model);
       const uint64_t step = Publish(rank);
       if (AwaitVersion(rank, step) && MergeWith(rank, step, step)) OfferAgain(rank);
       if (swarm_.looks_percent > 0 && rng_.Percent(swarm_.looks_percent)) LookAtOne(rank);
@@ -144,28 +144,6 @@ void ModelSimulation::Begin(int32_t rank) {
   std::memcpy(player.rounds->open(), player.model.data(), player.model.size());
   player.rounds->Begin();
   journal_->OnBegin(rank, player.model);
-}
-
-// A local update: any numbers.
-void ModelSimulation::Learn(int32_t rank) {
-  Bytes* model = &players_[static_cast<size_t>(rank)].model;
-  for (const RoundLayout::Tile& tile : layout_.tiles()) {
-    for (size_t i = 0; i < tile.count; ++i) {
-      std::byte* at = model->data() + tile.offset_bytes + i * SizeOf(tile.dtype);
-      const double change = static_cast<double>(rng_.Below(2000)) / 7.0 - 140.0;
-      if (tile.dtype == DType::kF32) {
-        float value;
-        std::memcpy(&value, at, sizeof(value));
-        value += static_cast<float>(change);
-        std::memcpy(at, &value, sizeof(value));
-      } else {
-        double value;
-        std::memcpy(&value, at, sizeof(value));
-        value += change;
-        std::memcpy(at, &value, sizeof(value));
-      }
-    }
-  }
 }
 
 void ModelSimulation::LookAtOne(int32_t rank) {

@@ -47,7 +47,7 @@ TEST(ReplicaMessageTest, IsReadAsItWasWritten) {
   EXPECT_EQ(message.body, Full().body);
 }
 
-// Whatever lists come before it; and it is not copied.
+// The body begins aligned after lists of any length, and is not copied.
 TEST(ReplicaMessageTest, ABodyIsAPartOfTheBytesWhereElementsMayBegin) {
   for (size_t numbers = 0; numbers < 5; ++numbers) {
     ReplicaMessage written = Full();
