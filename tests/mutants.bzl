@@ -183,6 +183,7 @@ _MUTANTS = {
         "models",
     ),
     "w8_what_is_there_is_left": (["core/partial/arrivals.cc"], "rounds"),
+    "w9_hidden_is_as_young_as_its_last": (["core/replicated/aggregator.cc"], "hosts"),
     "w9_nobody_is_too_late": (["core/partial/arrivals.cc"], "rounds"),
     "w9_slow_holds_up_each_version_of_all": (["core/partial/arrivals.cc"], "models"),
     "w9_waited_for_each_version_anew": (["core/partial/arrivals.cc"], "rounds"),

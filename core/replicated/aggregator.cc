@@ -151,6 +151,15 @@ void Aggregator::Abandon() {
   words_.Store(memory_.StateAt(), StateWord{.executed = state.executed, .final = final_}.Word());
 }
 
+// The step up to which a member has come with what it cannot give now.
+uint64_t Aggregator::LastCounted(int32_t member, const SlotWord& slot) {
+  // Models replace each other: an older one is not missing.
+  if (memory_.models().on()) return slot.step;
+  const Contribution& content = memory_.Header(member, slot.buffer)->content;
+  // replicated-W9: what cannot be given now is as old as its first step.
+  return content.count > 0 ? content.first - 1 : slot.step;
+}
+
 std::optional<ReplicatedEntry> Aggregator::Fire(const Hearing& hearing, Time now, Time* until) {
   const StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
   if (state.fired) return std::nullopt;
@@ -166,7 +175,7 @@ std::optional<ReplicatedEntry> Aggregator::Fire(const Hearing& hearing, Time now
     // replicated-W13: a member that cannot give its content now is not in the version, and has not
     // arrived.
     if (hearing.able[index] || !IsOffered(slot)) continue;
-    SetSlot(i, SlotState::kOpen, slot.buffer, slot.step);
+    SetSlot(i, SlotState::kOpen, slot.buffer, LastCounted(i, slot));
     if (!hearing.lost[index]) hidden.emplace_back(i, slot);
   }
   for (int32_t i = 0; i < memory_.size(); ++i)

@@ -91,6 +91,7 @@ class Aggregator {
   void SetSlot(int32_t member, SlotState state, uint32_t buffer, uint64_t step);
   void Restore(int32_t member, uint32_t taken);
   bool IsOffered(const SlotWord& slot) const;
+  uint64_t LastCounted(int32_t member, const SlotWord& slot);
   // Whether a version has had the model.
   SlotState StateOf(int32_t member, uint64_t step) const;
   std::optional<ReplicatedEntry> FireOffered(const StateWord& state, const Hearing& hearing,

@@ -16,6 +16,8 @@ constexpr Time kLeaveTimeouts = 4;
 constexpr int kMostDoublings = 10;
 // The leader is the hub for so many times as long as it has waited for pieces in vain.
 constexpr Time kHubTimeouts = 4;
+// The longest time between two attempts of TCP to send the same bytes.
+constexpr Time kLongestRetry = 120 * kSecond;
 
 }  // namespace
 
@@ -35,6 +37,15 @@ LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape
     log->Repropose(term);
   else
     log->AcceptNoOp(term);
+}
+
+void LeaderState::OnHeard(int32_t from, Time now) {
+  Time* heard_at = &followers_[static_cast<size_t>(from)].heard_at;
+  const Time silence = *heard_at > 0 ? now - *heard_at : 0;
+  *heard_at = now;
+  // replicated-W17: the links of others to one that was cut off are as long in coming back.
+  if (silence > options_.election_timeout)
+    hub_until_ = std::max(hub_until_, now + std::min(silence, kLongestRetry));
 }
 
 void LeaderState::OnPiece(const Origin& made, Time now) {

@@ -63,7 +63,6 @@ TEST_P(RoundsTest, SoloCountsEveryStepOnce) {
   for (const auto& other : results) EXPECT_TRUE(other == results[0]) << "seed " << kSeed;
 }
 
-// After finish() all stand at the same version, and steps are numbered from there.
 // One drawn rank lets a version fire: it is fresh there, and all draw the same.
 TEST_P(RoundsTest, OneThatIsDrawnSuffices) {
   constexpr int64_t kSteps = 30;
@@ -84,6 +83,7 @@ TEST_P(RoundsTest, OneThatIsDrawnSuffices) {
   }
 }
 
+// After finish() all stand at the same version, and steps are numbered from there.
 TEST_P(RoundsTest, TrainingGoesOnAfterFinish) {
   std::barrier meeting(size());
   RunRanks(GetParam(), [&](int rank, covey_runtime*& runtime) {

@@ -74,7 +74,7 @@ void HostJournal::CheckVersion(const ReplicatedEntry& entry) {
     CheckContribution(i, version, contribution);
     AddSteps(i, contribution, &expected);
     const bool is_limited = rule_.staleness > 0 && !record.header.expired && !fewer_;
-    if (is_limited && !is_overdue && contribution.arrived + rule_.staleness < version)
+    if (is_limited && !is_overdue && contribution.first + rule_.staleness < version)
       Fail("8: " + Number(version) + " has an old step of " + Name(i));
     const std::vector<uint64_t>& steps = published_[index];
     if (entry.consumed[index] != steps[collected_[index] - 1])

@@ -123,5 +123,27 @@ TEST_F(LeaderStateTest, WhatACutLinkCarriedGoesByTheLeader) {
   }
 }
 
+// A rank is cut off, and heard again by the leader alone: no attempt is vain for the link that the
+// third rank still lacks.
+TEST_F(LeaderStateTest, WhatComesBackComesBackByTheLeader) {
+  numbers_ = 24;
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  Cut({{0, 2}, {1, 2}, {2, 0}, {2, 1}});
+  const Time began = now_;
+  uint64_t version = 2;
+  while (now_ < began + 10 * kGrace) TrainTo(++version, {0, 1});
+  const uint64_t abandoned = replica(0).abandoned();
+  Cut({{1, 2}, {2, 1}});
+  const Time back = now_;
+  while (now_ < back + 8 * kGrace) TrainTo(++version, {0, 1, 2});
+  EXPECT_EQ(HubOf(version), 0);
+  Cut({});
+  while (now_ < back + 12 * kGrace) TrainTo(++version, {0, 1, 2});
+  EXPECT_EQ(HubOf(version), -1);
+  EXPECT_EQ(replica(0).abandoned(), abandoned);
+  EXPECT_EQ(replica(0).term(), 1u);
+}
+
 }  // namespace
 }  // namespace covey
