@@ -9,10 +9,6 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kMostHeartbeats = 2;  // that a replica has not answered
-constexpr Time kHeartbeatsPerTimeout = 4;
-// A leave takes what others lack away for ever: it waits for longer than a leader does.
-constexpr Time kLeaveTimeouts = 4;
 constexpr int kMostDoublings = 10;
 // The leader is the hub for so many times as long as it has waited for pieces in vain.
 constexpr Time kHubTimeouts = 4;
@@ -37,15 +33,6 @@ LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape
     log->Repropose(term);
   else
     log->AcceptNoOp(term);
-}
-
-void LeaderState::OnHeard(int32_t from, Time now) {
-  Time* heard_at = &followers_[static_cast<size_t>(from)].heard_at;
-  const Time silence = *heard_at > 0 ? now - *heard_at : 0;
-  *heard_at = now;
-  // replicated-W17: the links of others to one that was cut off are as long in coming back.
-  if (silence > options_.election_timeout)
-    hub_until_ = std::max(hub_until_, now + std::min(silence, kLongestRetry));
 }
 
 void LeaderState::OnPiece(const Origin& made, Time now) {
@@ -85,6 +72,11 @@ void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response)
   // replicated-W10: each replica says itself what it has applied and met.
   replica.met = std::max(replica.met, response.met);
   replica.answered = std::max(replica.answered, response.number);
+  if (replica.silent_since > 0 && replica.answered >= replica.silent_until) {
+    const Time silence = replica.heard_at - std::exchange(replica.silent_since, 0);
+    // replicated-W17: the links of others to one that was cut off are as long in coming back.
+    hub_until_ = std::max(hub_until_, replica.heard_at + std::min(silence, kLongestRetry));
+  }
   aggregator_.OnAppendResponse(from, response);
   NoteAttempt(from, response);
   // It has caught up: it is to hear that nothing is proposed.
@@ -181,6 +173,7 @@ bool LeaderState::IsVain(const std::vector<bool>& lost, Time now) {
     const auto index = static_cast<size_t>(i);
     if (!forming_->IsAwaited(i) || (!lost[index] && SilenceOf(i, lost, now) <= patience)) continue;
     followers_[index].silent_until = followers_[index].heartbeats + 1;
+    followers_[index].silent_since = followers_[index].heard_at;
     is_vain = true;
   }
   if (is_vain || now - forming_->moved_at() <= patience) return is_vain;
@@ -291,31 +284,6 @@ void LeaderState::SendEntry(int32_t index, const ReplicatedEntry& entry, bool is
   outbox_->Send(index, std::move(message));
 }
 
-// The state of a dead member is told here: this leader has read all its messages. A replica that
-// hears of the death otherwise may not have the versions that the member is in.
-uint64_t LeaderState::StatusOf(int32_t replica, const std::vector<bool>& lost) {
-  return lost[static_cast<size_t>(replica)] ? kHasLeft : aggregator_.StatusOf(replica);
-}
-
-// The news of a heartbeat.
-void LeaderState::NoteNews(const std::vector<bool>& lost) {
-  std::vector<uint64_t> news{aggregator_.IsQuiet(lost) ? uint64_t{1} : 0,
-                             LacksCommitted() ? uint64_t{1} : 0};
-  for (int32_t i = 0; i < size_; ++i) {
-    news.push_back(StatusOf(i, lost));
-    news.push_back(aggregator_.OverOf(i));
-    const Follower& replica = followers_[static_cast<size_t>(i)];
-    news.push_back(replica.met);
-    news.push_back(replica.need > 0 ? 1 : 0);
-  }
-  // While there is no donor the requester rotates: that alone is no news.
-  news.push_back(donor_ < 0 ? 0 : static_cast<uint64_t>(recipient_ + 1));
-  news.push_back(static_cast<uint64_t>(donor_ + 1));
-  if (news == news_) return;
-  news_ = std::move(news);
-  for (Follower& replica : followers_) replica.is_due = true;
-}
-
 // One replica gets a snapshot at a time, from one that runs and has applied enough; another gives
 // it when that takes too long.
 void LeaderState::FindDonor(const Hearing& hearing, Time now) {
@@ -343,67 +311,6 @@ void LeaderState::FindDonor(const Hearing& hearing, Time now) {
   if (!needs(recipient_)) return;
   for (int32_t i = 1; i <= size_ && donor_ < 0; ++i)
     if (may_give((last + i) % size_)) donor_ = (last + i) % size_;
-}
-
-Time LeaderState::SilenceOf(int32_t index, const std::vector<bool>& lost, Time now) const {
-  const Follower& replica = followers_[static_cast<size_t>(index)];
-  if (index == options_.self || lost[static_cast<size_t>(index)]) return 0;
-  return std::max<Time>(0, now - std::max(replica.heard_at, begun_at_));
-}
-
-void LeaderState::BeginLeave() {
-  has_begun_leave_ = true;
-  last_executed_ = log_->executed();
-  for (Follower& replica : followers_) {
-    replica.is_due = true;
-    replica.last_heartbeat = replica.heartbeats + 1;
-  }
-}
-
-bool LeaderState::AreAllTold(const std::vector<bool>& lost, Time listens_since, Time now) const {
-  for (int32_t i = 0; i < size_; ++i) {
-    const Follower& replica = followers_[static_cast<size_t>(i)];
-    // replicated-W7c: a leader leaves once all that it hears of know what it knows.
-    if (i == options_.self || lost[static_cast<size_t>(i)]) continue;
-    if (std::min(SilenceOf(i, lost, now), now - listens_since) >
-        kLeaveTimeouts * options_.election_timeout)
-      continue;
-    if (replica.progress.executed < last_executed_ || replica.answered < replica.last_heartbeat)
-      return false;
-  }
-  return true;
-}
-
-void LeaderState::SendHeartbeats(const std::vector<bool>& lost, Time now, Time* until) {
-  for (int32_t i = 0; i < size_; ++i) {
-    Follower& replica = followers_[static_cast<size_t>(i)];
-    // replicated-L1: two unanswered heartbeats at most: a stopped replica costs its peers no more.
-    if (lost[static_cast<size_t>(i)] || replica.heartbeats - replica.answered >= kMostHeartbeats)
-      continue;
-    if (!replica.is_due && replica.next_heartbeat > now) {
-      *until = std::min(*until, replica.next_heartbeat);
-      continue;
-    }
-    replica.is_due = false;
-    replica.next_heartbeat = now + options_.election_timeout / kHeartbeatsPerTimeout;
-    ReplicaMessage heartbeat{.kind = Kind::kHeartbeat, .number = ++replica.heartbeats};
-    heartbeat.quiet = aggregator_.IsQuiet(lost);
-    heartbeat.over = aggregator_.OverOf(i);
-    if (donor_ == i) {
-      heartbeat.snapshot_to = static_cast<uint64_t>(recipient_ + 1);
-      heartbeat.snapshot_version = followers_[static_cast<size_t>(recipient_)].need;
-    }
-    heartbeat.is_no_op = !log_->uncommitted().has_value();
-    heartbeat.lacks_committed = LacksCommitted();
-    for (int32_t other = 0; other < size_; ++other) {
-      heartbeat.list.push_back(StatusOf(other, lost));
-      heartbeat.needs.push_back(followers_[static_cast<size_t>(other)].need > 0 ? 1 : 0);
-      heartbeat.mets.push_back(followers_[static_cast<size_t>(other)].met);
-      heartbeat.silences.push_back(static_cast<uint64_t>(SilenceOf(other, lost, now)));
-    }
-    outbox_->Send(i, std::move(heartbeat));
-    *until = std::min(*until, replica.next_heartbeat);
-  }
 }
 
 }  // namespace covey

@@ -16,8 +16,9 @@
 // An abandoned attempt is followed by another at the same version, without that member, and with
 // twice the patience. A member that is slow is waited for while anything comes from it. Where all
 // answer and no piece comes, two of the others may have no link: for a while the leader is the hub
-// of what it proposes (shard_plan.h). Each such attempt without a hub doubles that while. The leader
-// is the hub also once a silent member is heard again, for as long as that was silent.
+// of what it proposes (shard_plan.h). Each such attempt without a hub doubles that while. It is the
+// hub also once a member answers again for which an attempt was vain: for as long as that one
+// was silent.
 //
 // A leader that collects, and knows that more is committed than it has, lacks committed entries:
 // those that live have voted for it, so only ranks that have left or died have them. It fires
@@ -61,7 +62,7 @@ class LeaderState {
   void BeginFirst() { aggregator_.Open(*log_); }
 
   // Any message has come.
-  void OnHeard(int32_t from, Time now);
+  void OnHeard(int32_t from, Time now) { followers_[static_cast<size_t>(from)].heard_at = now; }
   // Models: no version is made after that one.
   void EndWith(uint64_t version) { last_ = version; }
   // The leader's own replica has its sum of the attempt. Whether it may accept that: of models,
@@ -107,6 +108,7 @@ class LeaderState {
     Progress progress;
     Time heard_at = 0;
     uint64_t silent_until = 0;  // the heartbeat it is to answer: an attempt was vain for it
+    Time silent_since = 0;      // when it was heard last before; 0: it has answered
     uint64_t skipped_to = 0;    // it was told to
     Told told;
     uint64_t heartbeats = 0, answered = 0;

@@ -72,7 +72,10 @@ void Replica::OnMessage(int32_t from, Slice bytes, Time now) {
   heard_at_[static_cast<size_t>(from)] = now;
   // replicated-W7: whatever comes from a leader or a follower says that it runs: sums take long.
   if (leader_state_ != nullptr) leader_state_->OnHeard(from, now);
-  if (from == leader_ && message.term == term_) silent_ = 0;
+  if (from == leader_ && message.term == term_) {
+    silent_ = 0;
+    EndCanvass();
+  }
   Handle(from, std::move(message), now);
   Drain(now);
 }
@@ -123,20 +126,23 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
     return AcceptWhole();
   }
   if (message.term < term_) {
-    const bool is_leaders = message.kind == Kind::kRequestVote ||
-                            message.kind == Kind::kHeartbeat ||
-                            message.kind == Kind::kAppendEntry ||
-                            message.kind == Kind::kFastForward || message.kind == Kind::kPropose;
+    const bool is_leaders =
+        message.kind == Kind::kRequestVote || message.kind == Kind::kRequestPreVote ||
+        message.kind == Kind::kHeartbeat || message.kind == Kind::kAppendEntry ||
+        message.kind == Kind::kFastForward || message.kind == Kind::kPropose;
     // replicated-W7: messages of a term that is over are dropped; a leader learns the new one.
     if (is_leaders && from != options_.self) SendAppendResponse(from);
     return;
   }
   switch (message.kind) {
+    case Kind::kRequestPreVote:
+      return OnRequestPreVote(from, message);
+    case Kind::kPreVoteGranted:
+      return OnVote(from, Standing::kPreCandidate);
     case Kind::kRequestVote:
       return OnRequestVote(from, message);
     case Kind::kVoteGranted:
-      votes_[static_cast<size_t>(from)] = true;
-      return LeadIfElected();
+      return OnVote(from, Standing::kCandidate);
     case Kind::kAppendResponse:
       if (leader_state_ != nullptr) leader_state_->OnAppendResponse(from, message);
       return AcceptWhole();
@@ -284,28 +290,6 @@ void Replica::NoteCommitted() {
   SendContributions();
 }
 
-void Replica::Follow(uint64_t term) {
-  term_ = term;
-  leader_ = voted_for_ = -1;
-  is_candidate_ = false;
-  told_status_ = 0;
-  if (leader_state_ != nullptr) {
-    fired_ += leader_state_->fired();
-    abandoned_ += leader_state_->abandoned();
-  }
-  leader_state_.reset();
-  // replicated-W7b: contributions at the last leader are to be sent again.
-  pending_.OnNewLeader();
-}
-
-void Replica::LearnLeader(int32_t from, Time now) {
-  silent_ = 0;
-  led_at_ = now;
-  if (leader_ == from) return;
-  leader_ = from;
-  SendContributions();
-}
-
 Time Replica::Advance(Time now) {
   if (has_departed_) return kNever;
   const Time away = now - looked_at_;
@@ -315,8 +299,8 @@ Time Replica::Advance(Time now) {
   looked_at_ = now;
   if (moved_at_ == 0) moved_at_ = now;
   Time until = now + options_.election_timeout / kLooks;
-  if (leader_state_ == nullptr && silent_ >= ElectionTimeout()) StartElection();
-  LeadIfElected();
+  if (leader_state_ == nullptr && silent_ >= ElectionTimeout()) Canvass();
+  AdvanceElection();
   formations_.Advance(now);
   AcceptWhole();
   Drain(now);

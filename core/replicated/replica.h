@@ -8,17 +8,22 @@
 // version that it has whole; once a majority has, it is committed (leader_state.h,
 // replicated_log.h). Then all can read it, and only then.
 //
-// A replica that has not heard of its leader for election_timeout, the lowest first, requests votes
-// for the next term; a replica that grants one takes no message of an earlier term. A majority says
-// its accepted version: a version that may have been committed is committed again, the same bytes.
+// A replica that has not heard of its leader for election_timeout, the lowest first, asks whether a
+// majority does not hear it either, and then requests votes for the next term; a replica that
+// grants one takes no message of an earlier term. A majority says its accepted version: a version
+// that may have been committed is committed again, the same bytes.
 //
-//   replica     event                                           becomes
-//   follower    silence of the leader for its ElectionTimeout   candidate: term + 1, own vote
-//   candidate   votes of a majority                             leader
-//   candidate   silence, but a replica was heard                candidate again: term + 1
-//   any         message of a later term                         follower of a leader to be learnt
-//   follower    kRequestVote of its term, up to date            votes, once for each term
-//   any         LeaveGracefully, others know what it knows      departed: kLeave to all, silence
+//   replica        event                                           becomes
+//   follower       silence of its leader for ElectionTimeout       pre-candidate, if it heard any
+//   pre-candidate  message of its leader                           follower
+//   pre-candidate  pre-votes of a majority                         candidate: term + 1, own vote
+//   pre-candidate  others hear the leader, it does not: for long   candidate: term + 1, own vote
+//   candidate      votes of a majority                             leader
+//   candidate      silence, but a replica was heard                pre-candidate
+//   any            message of a later term                         follower; learns its leader
+//   not a leader   kRequestPreVote, up to date; hears no leader    itself; answers
+//   follower       kRequestVote of its term, up to date            votes, once for each term
+//   any            LeaveGracefully, others know what it knows      departed: kLeave to all, silence
 //
 // A replica that has departed is as dead, but its trainer has read what it told in its kLeave. A
 // leader that knows of versions that only such ranks have lacks committed entries (leader_state.h),
@@ -164,6 +169,7 @@ class Replica final : public Versions, public EpochEnd {
 
  private:
   using Kind = ReplicaMessage::Kind;
+  enum class Standing : uint8_t { kFollower, kPreCandidate, kCandidate };
   // The leader's last one.
   struct Heartbeat {
     uint64_t term = 0, executed = 0, number = 0, over = 0;
@@ -193,13 +199,20 @@ class Replica final : public Versions, public EpochEnd {
   void OnHeartbeat(ReplicaMessage heartbeat);
   void OnAppendEntry(ReplicaMessage entry, Time now);
   void OnSnapshot(int32_t from, ReplicaMessage snapshot);
+  bool IsUpToDate(const ReplicaMessage& request) const;
+  bool HearsLeader() const;
+  void OnRequestPreVote(int32_t from, const ReplicaMessage& request);
   void OnRequestVote(int32_t from, const ReplicaMessage& request);
+  void OnVote(int32_t from, Standing standing);
   void Follow(uint64_t term);
   void LearnLeader(int32_t from, Time now);
   void CommitKnown();
   void AcceptWhole();
+  void RequestVotes(Standing standing);
   void StartElection();
-  void LeadIfElected();
+  void Canvass();
+  void EndCanvass();
+  void AdvanceElection();
   bool IsCommitUnknown() const;
   void NoteKnown(const ReplicaMessage& message);
   void BecomeLeader();
@@ -226,7 +239,7 @@ class Replica final : public Versions, public EpochEnd {
   uint64_t term_ = 1;
   int32_t leader_ = 0;  // -1: not known yet
   int32_t voted_for_ = 0;
-  bool is_candidate_ = false;
+  Standing standing_ = Standing::kFollower;  // kFollower also: it leads
   std::vector<bool> votes_;
   std::unique_ptr<LeaderState> leader_state_;
   uint64_t fired_ = 0, abandoned_ = 0;  // in earlier terms
@@ -234,6 +247,7 @@ class Replica final : public Versions, public EpochEnd {
   std::vector<bool> lost_;
   Time silent_ = 0, looked_at_ = 0;
   Time listens_since_ = 0;     // without having been stopped itself
+  int canvasses_ = 0;          // in vain, since it heard of its leader
   int elections_ = 0;          // that it has begun since a version was committed,
   uint64_t elections_at_ = 0;  // which was the last
   bool has_heard_ = true;      // any replica, since its last election

@@ -1,6 +1,7 @@
 // A replica's elections; the rest of its protocol with others is in replica.cc.
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "core/replicated/quorum.h"
 #include "core/replicated/replica.h"
@@ -11,18 +12,60 @@ namespace {
 // A lower live rank adds this part of election_timeout to that of a replica.
 constexpr Time kPatienceParts = 4;
 constexpr int kMostDoublings = 6;
+constexpr int kMostCanvasses = 4;  // in vain
 
 }  // namespace
 
-void Replica::OnRequestVote(int32_t from, const ReplicaMessage& request) {
+void Replica::Follow(uint64_t term) {
+  term_ = term;
+  leader_ = voted_for_ = -1;
+  standing_ = Standing::kFollower;
+  told_status_ = 0;
+  if (leader_state_ != nullptr) {
+    fired_ += leader_state_->fired();
+    abandoned_ += leader_state_->abandoned();
+  }
+  leader_state_.reset();
+  // replicated-W7b: contributions at the last leader are to be sent again.
+  pending_.OnNewLeader();
+}
+
+void Replica::LearnLeader(int32_t from, Time now) {
+  silent_ = 0;
+  led_at_ = now;
+  if (leader_ == from) return;
+  leader_ = from;
+  SendContributions();
+}
+
+bool Replica::IsUpToDate(const ReplicaMessage& request) const {
   const Progress theirs{.executed = request.executed,
                         .accepted_term = request.accepted_term,
                         .attempt = request.attempt,
                         .has_entry = request.version > 0};
+  return Progress::IsUpToDate(log_.progress(), theirs);
+}
+
+// Heartbeats come more often than that.
+bool Replica::HearsLeader() const {
+  if (leader_state_ != nullptr) return true;
+  // Its silence counts anew from when it asks; the leader's next message ends that.
+  if (standing_ == Standing::kPreCandidate) return false;
+  return leader_ >= 0 && !lost_[static_cast<size_t>(leader_)] &&
+         silent_ < options_.election_timeout / 2;
+}
+
+void Replica::OnRequestPreVote(int32_t from, const ReplicaMessage& request) {
+  // replicated-W7: no vote against a leader that is heard; the answer says that others are there.
+  if (HearsLeader() || !IsUpToDate(request)) return SendAppendResponse(from);
+  outbox_.Send(from, {.kind = Kind::kPreVoteGranted});
+}
+
+void Replica::OnRequestVote(int32_t from, const ReplicaMessage& request) {
   // replicated-W4: one vote in each term, so two replicas never lead the same one.
   if (voted_for_ >= 0 || leader_ >= 0) return;
   // replicated-W7: no vote for a candidate that is less up to date than this replica.
-  if (!Progress::IsUpToDate(log_.progress(), theirs)) return;
+  if (!IsUpToDate(request)) return;
   voted_for_ = from;
   silent_ = 0;
   outbox_.Send(from, {.kind = Kind::kVoteGranted});
@@ -40,30 +83,56 @@ Time Replica::ElectionTimeout() const {
   return timeout << std::min(elections_, kMostDoublings);
 }
 
-void Replica::StartElection() {
+// A rank that was cut off, and is back, would end the term of a leader that the others hear. Where
+// it hears others and never the leader, that link is gone, and another leader may reach all.
+void Replica::Canvass() {
   // A replica that hears no other would only pile up messages for stopped ones.
   if (!has_heard_) return;
-  Follow(term_ + 1);
-  is_candidate_ = true;
-  ++elections_;
-  silent_ = 0;
   has_heard_ = false;
+  if (standing_ == Standing::kPreCandidate && ++canvasses_ >= kMostCanvasses)
+    return StartElection();
+  RequestVotes(Standing::kPreCandidate);
+}
+
+void Replica::EndCanvass() {
+  canvasses_ = 0;
+  if (standing_ == Standing::kPreCandidate) standing_ = Standing::kFollower;
+}
+
+void Replica::StartElection() {
+  Follow(term_ + 1);
+  ++elections_;
+  canvasses_ = 0;
   voted_for_ = options_.self;
-  std::fill(votes_.begin(), votes_.end(), false);
+  RequestVotes(Standing::kCandidate);
+}
+
+void Replica::RequestVotes(Standing standing) {
+  // Pre-votes stay: they come late where the network is slow.
+  if (std::exchange(standing_, standing) != standing)
+    std::fill(votes_.begin(), votes_.end(), false);
+  silent_ = 0;
   votes_[static_cast<size_t>(options_.self)] = true;
   const Progress& mine = log_.progress();
+  const bool is_pre = standing == Standing::kPreCandidate;
   for (int32_t i = 0; i < shape_.size; ++i)
     if (i != options_.self && !lost_[static_cast<size_t>(i)])
-      outbox_.Send(i, {.kind = Kind::kRequestVote,
+      outbox_.Send(i, {.kind = is_pre ? Kind::kRequestPreVote : Kind::kRequestVote,
                        .version = mine.has_entry ? mine.executed + 1 : 0,
                        .accepted_term = mine.accepted_term,
                        .attempt = mine.attempt});
-  LeadIfElected();
 }
 
-void Replica::LeadIfElected() {
+void Replica::OnVote(int32_t from, Standing standing) {
+  if (standing_ != standing) return;
+  votes_[static_cast<size_t>(from)] = true;
+  AdvanceElection();
+}
+
+void Replica::AdvanceElection() {
   // replicated-W4: a majority of votes, of the replicas that are not dead.
-  if (is_candidate_ && IsQuorum(votes_, lost_)) BecomeLeader();
+  if (standing_ == Standing::kPreCandidate && IsQuorum(votes_, lost_)) StartElection();
+  if (standing_ == Standing::kCandidate && IsQuorum(votes_, lost_)) BecomeLeader();
 }
 
 // Whether what it has accepted may be another entry than the one that was committed. Not if a
@@ -77,7 +146,7 @@ bool Replica::IsCommitUnknown() const {
 }
 
 void Replica::BecomeLeader() {
-  is_candidate_ = false;
+  standing_ = Standing::kFollower;
   formations_.Drop();
   // replicated-W7c: its accepted version may differ from the one departed ranks have read: it
   // proposes nothing and lacks committed entries.

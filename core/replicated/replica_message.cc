@@ -132,7 +132,7 @@ bool ReplicaMessage::Decode(Slice bytes, ReplicaMessage* message) {
   message->hypers = reader.GetList<double>();
   reader.Pad(kAligned);
   const bool known = kind >= static_cast<uint8_t>(Kind::kRequestVote) &&
-                     kind <= static_cast<uint8_t>(Kind::kFetch) &&
+                     kind <= static_cast<uint8_t>(Kind::kPreVoteGranted) &&
                      stage <= static_cast<uint8_t>(ShardStage::kSummed);
   if (!reader.ok() || !known) return false;
   message->body = bytes.From(bytes.size() - reader.rest().size());

@@ -1,6 +1,8 @@
 // The messages of replicas, as data and as bytes.
 //
 //   message           from, to            says
+//   kRequestPreVote   replica, all        would you vote for me? As kRequestVote, before its term
+//   kPreVoteGranted   replica, replica    yes; it binds neither
 //   kRequestVote      candidate, all      may I lead this term? I know `executed`, and accepted
 //                                         `version` in `accepted_term`
 //   kVoteGranted      replica, candidate  yes, and no other replica
@@ -54,6 +56,8 @@ struct ReplicaMessage {
     kPropose,
     kPiece,
     kFetch,
+    kRequestPreVote,
+    kPreVoteGranted,
   };
 
   Kind kind = Kind::kAppendResponse;
@@ -61,12 +65,12 @@ struct ReplicaMessage {
   uint64_t executed = 0;         // versions that are committed, as the writer has them;
   uint64_t known_committed = 0;  // as any replica has told it, whether or not it has them;
   Origin known_made;             // and the origin of the last of these
-  // kPropose, kAppendEntry, kPiece, kFetch: which; kRequestVote, kAppendResponse: the accepted,
-  // uncommitted one; 0: none.
+  // kPropose, kAppendEntry, kPiece, kFetch: which; kRequestVote, kRequestPreVote, kAppendResponse:
+  // the accepted, uncommitted one; 0: none.
   uint64_t version = 0;
   Origin made;  // of that version
-  // kRequestVote, kAppendResponse: the term in which what the writer has accepted was proposed, and
-  // the attempt (Progress).
+  // kRequestVote, kRequestPreVote, kAppendResponse: the term in which what the writer has accepted
+  // was proposed, and the attempt (Progress).
   uint64_t accepted_term = 0, attempt = 0;
   // kPiece, kFetch: the shard, and where it lies in a sum.
   ShardStage stage = ShardStage::kNone;

@@ -136,10 +136,11 @@ TEST_F(LeaderStateTest, WhatComesBackComesBackByTheLeader) {
   const uint64_t abandoned = replica(0).abandoned();
   Cut({{1, 2}, {2, 1}});
   const Time back = now_;
-  while (now_ < back + 8 * kGrace) TrainTo(++version, {0, 1, 2});
+  const Time silence = back - began;
+  while (now_ < back + silence - 2 * kGrace) TrainTo(++version, {0, 1, 2});
   EXPECT_EQ(HubOf(version), 0);
   Cut({});
-  while (now_ < back + 12 * kGrace) TrainTo(++version, {0, 1, 2});
+  while (now_ < back + silence + 2 * kGrace) TrainTo(++version, {0, 1, 2});
   EXPECT_EQ(HubOf(version), -1);
   EXPECT_EQ(replica(0).abandoned(), abandoned);
   EXPECT_EQ(replica(0).term(), 1u);
