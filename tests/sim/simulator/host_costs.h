@@ -6,9 +6,9 @@
 // it; its ranks publish in one tick, or each in a tick of its own that a seed draws. Each version
 // is checked: all ranks are in it, once, and the sum is right.
 //
-// A simulated gradient stands for one of kGradientBytes. It has as many shards as that would have by
-// the limits that are shipped (ShardLimits), of 64 bytes each. Heads of messages are as they are;
-// bodies of pieces count as those of such a gradient.
+// A simulated gradient stands for one of kGradientBytes. It has as many shards as that would have
+// by the limits that are shipped (ShardLimits), of 64 bytes each. Heads of messages are as they
+// are; bodies of pieces count as those of such a gradient.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_COSTS_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_COSTS_H_
 
