@@ -74,6 +74,7 @@ struct MethodRounds {
   Duration max_wait;         // how long a rank waits for one version
   int64_t group_size = 0;    // kModel: so many average, at most
   int64_t sync_every = 0;    // kModel: all, each so-many-th version
+  int64_t cross_every = 1;   // kModel: so many versions for one whose groups are between hosts
   // kModel, kDelta: steps between a rank's versions; 0: each step is one.
   int64_t local_steps = 0;
   bool skips_ahead = false;   // a late rank goes on with the step after the last version

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/plan/host_rounds.h"
 
 namespace covey {
 namespace {
@@ -45,6 +46,29 @@ int64_t KeyOf(int32_t member, int32_t size, int32_t group_size, uint64_t version
   return rotated - rotated / unit % group_size * unit;
 }
 
+HostRounds RoundsOf(const ModelRule& rule) { return {rule.hosts, rule.cross_every}; }
+
+// The groups of one host, or of one set of members of different hosts, from number `first` on.
+void DivideSubset(const RankSubset& subset, int32_t group_size, int32_t first,
+                  std::vector<int32_t>* groups) {
+  const auto size = static_cast<int32_t>(subset.ranks.size());
+  const std::vector<int32_t> own = GroupsOf(size, std::min(group_size, size), subset.round);
+  for (size_t i = 0; i < own.size(); ++i)
+    (*groups)[static_cast<size_t>(subset.ranks[i])] = first + own[i];
+}
+
+// Numbers 0, 1, ... in the order of their first members.
+std::vector<int32_t> InOrder(std::vector<int32_t> groups) {
+  std::vector<int32_t> numbers(groups.size(), -1);
+  int32_t count = 0;
+  for (int32_t& group : groups) {
+    int32_t& number = numbers[static_cast<size_t>(group)];
+    if (number < 0) number = count++;
+    group = number;
+  }
+  return groups;
+}
+
 }  // namespace
 
 std::vector<int32_t> GroupsOf(int32_t size, int32_t group_size, uint64_t version) {
@@ -61,6 +85,22 @@ std::vector<int32_t> GroupsOf(int32_t size, int32_t group_size, uint64_t version
   return groups;
 }
 
+std::vector<int32_t> GroupsOf(const ModelRule& rule, int32_t size, uint64_t version) {
+  const HostRounds rounds = RoundsOf(rule);
+  if (!rounds.Divide()) return GroupsOf(size, rule.group_size, version);
+  CHECK(rule.hosts.size() == static_cast<size_t>(size), "each member lies on a host");
+  std::vector<int32_t> groups(static_cast<size_t>(size), -1);
+  int32_t first = 0;
+  for (int32_t member = 0; member < size; ++member) {
+    if (groups[static_cast<size_t>(member)] >= 0) continue;
+    // partial-W12: a group is of members of one host, or of different ones.
+    const RankSubset subset = SubsetOf(rounds, version, member);
+    DivideSubset(subset, rule.group_size, first, &groups);
+    first += static_cast<int32_t>(subset.ranks.size());
+  }
+  return InOrder(std::move(groups));
+}
+
 int32_t MostGroups(int32_t size, int32_t group_size) {
   const uint64_t digits = group_size == 1 ? 1 : DigitsOf(size, group_size);
   int32_t most = 0;
@@ -68,6 +108,23 @@ int32_t MostGroups(int32_t size, int32_t group_size) {
   for (uint64_t version = 0; version < digits; ++version) {
     const std::vector<int32_t> groups = GroupsOf(size, group_size, version);
     most = std::max(most, 1 + *std::max_element(groups.begin(), groups.end()));
+  }
+  return most;
+}
+
+int32_t MostGroups(const ModelRule& rule, int32_t size) {
+  const HostRounds rounds = RoundsOf(rule);
+  if (!rounds.Divide()) return MostGroups(size, rule.group_size);
+  int32_t most = 0;
+  // One version within hosts, and one between them: subsets of a kind are the same in all.
+  for (const uint64_t version : {uint64_t{0}, static_cast<uint64_t>(rule.cross_every - 1)}) {
+    int32_t count = 0;
+    for (int32_t member = 0; member < size; ++member) {
+      const RankSubset subset = SubsetOf(rounds, version, member);
+      const auto own = static_cast<int32_t>(subset.ranks.size());
+      if (subset.index == 0) count += MostGroups(own, std::min(rule.group_size, own));
+    }
+    most = std::max(most, count);
   }
   return most;
 }

@@ -13,8 +13,7 @@ constexpr size_t kLineWords = 8;
 RoundMemory::RoundMemory(const Shape& shape, const RoundLayout& layout)
     : shape_(shape),
       layout_(layout),
-      sums_(shape.models.on() ? static_cast<size_t>(MostGroups(shape.size, shape.models.group_size))
-                              : 1) {
+      sums_(shape.models.on() ? static_cast<size_t>(MostGroups(shape.models, shape.size)) : 1) {
   CHECK(result_buffers() < kMostResultBuffers && layout.tiles().size() * sums_ < kMostTiles);
   const auto members = static_cast<size_t>(shape.size);
   const size_t hyper_bytes = sizeof(double) * hypers();
@@ -65,7 +64,7 @@ std::vector<int32_t> RoundMemory::SumsOf(uint64_t version, bool final) const {
   // partial-W12: final versions and versions of all have one sum for all members.
   if (!models.on() || final || models.IsSync(version))
     return std::vector<int32_t>(static_cast<size_t>(shape_.size));
-  return GroupsOf(shape_.size, models.group_size, version);
+  return GroupsOf(models, shape_.size, version);
 }
 
 }  // namespace covey

@@ -1,5 +1,5 @@
 // Rounds of ranks that lie on several hosts: which of them average with each other in each. For
-// core/plan/topology.cc.
+// topologies (topology.cc) and for groups (core/partial/groups.h).
 //
 // With cross_every = k every k-th round, those with (t + 1) mod k = 0, is between hosts, the others
 // within them. Within hosts each host has the topology for itself; between hosts each place does:

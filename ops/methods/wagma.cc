@@ -27,7 +27,9 @@
 // before the update, divides by S + 1 whether or not a rank was late, and does not wrap the bits of
 // its groups (core/partial/groups.h), so that for many sizes models mix only when all average.
 // Bytes per rank and step, on one host: m read from its slot, m / S written, m of the mean. Between
-// hosts, sent and taken: about 2 m (S - 1) / S (core/replicated).
+// hosts, sent and taken: about 2 m (S - 1) / S (core/replicated). With cross_every=k groups are
+// within hosts, and between them in every k-th step: a host sends models in that one, and for the
+// averages of all.
 //
 // Worked example, 4 ranks, no rank late, S = group_size = 2, tau = sync_every = 3: versions 1 2 3 4
 // 5 6 -> groups {0 2} {1 3}, {0 1} {2 3}, all, {0 1} {2 3}, {0 2} {1 3}, all.
@@ -39,7 +41,7 @@
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kGroupSize, kSyncEvery, kAdmit, kGrace, kMaxWait, kLog };
+enum Setting : uint8_t { kGroupSize, kSyncEvery, kAdmit, kGrace, kMaxWait, kLog, kCross };
 
 constexpr MethodParameter kParameters[] = {
     {.name = "group_size",
@@ -79,6 +81,7 @@ constexpr MethodParameter kParameters[] = {
      .maximum = 16384,
      .help = "steps whose means are kept for late ranks; a rank takes the newest when its own is "
              "gone; each costs the groups' m bytes of memory per host"},
+    kCrossEvery,
 };
 
 // 2^k with k = round(log2(size) / 2): the largest for which 4^k <= 2 size.
@@ -97,7 +100,8 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
                      .log = settings[kLog],
                      .max_wait = TimeOf(settings[kMaxWait]),
                      .group_size = told == kAuto ? AutoGroupSize(view.size) : told,
-                     .sync_every = settings[kSyncEvery]}};
+                     .sync_every = settings[kSyncEvery],
+                     .cross_every = settings[kCross]}};
 }
 
 constexpr Method kMethod{

@@ -27,7 +27,16 @@ TEST_P(HostsModelsTest, WithAllGroupsHaveTheirMeans) {
   RunRanks(GetParam(), [size](int rank, covey_runtime*& runtime) {
     Learner learner(runtime, "wagma:admit=all,tau=1000,S=2,max_wait=60s");
     ASSERT_EQ(learner.code, COVEY_OK) << learner.error.message;
-    ExpectGroupMeans(&learner, rank, size, 2);
+    ExpectGroupMeans(&learner, rank, size, {.group_size = 2});
+  });
+}
+
+// Groups of ranks of one host, and in every third version of ranks of both.
+TEST(HostsModelsCrossingTest, GroupsAreWithinHostsAndBetweenThem) {
+  RunRanks(kTwoByTwo, [](int rank, covey_runtime*& runtime) {
+    Learner learner(runtime, "wagma:admit=all,tau=1000,S=2,max_wait=60s,cross_every=3");
+    ASSERT_EQ(learner.code, COVEY_OK) << learner.error.message;
+    ExpectGroupMeans(&learner, rank, 4, {.group_size = 2, .hosts = {0, 0, 1, 1}, .cross_every = 3});
   });
 }
 
@@ -35,7 +44,8 @@ TEST_P(HostsModelsTest, WithAllGroupsHaveTheirMeans) {
 // to 1), and the end is one model.
 TEST_P(HostsModelsTest, AllHaveOneModelInTheEnd) {
   const int size = GetParam().size;
-  for (const char* method : {"wagma", "wagma:tau=3", "wagma:tau=7,log=1", "wagma:S=1,tau=5"}) {
+  for (const char* method : {"wagma", "wagma:tau=3", "wagma:tau=7,log=1", "wagma:S=1,tau=5",
+                             "wagma:tau=5,cross_every=2"}) {
     std::vector<std::vector<float>> ends(static_cast<size_t>(size));
     RunRanks(GetParam(), [&, method](int rank, covey_runtime*& runtime) {
       Learner learner(runtime, method);

@@ -82,13 +82,13 @@ class Learner {
 
 // Steps of ranks with different models, in which no rank is late: each model becomes the mean of
 // its group, in the groups of each version.
-inline void ExpectGroupMeans(Learner* learner, int rank, int size, int group_size) {
+inline void ExpectGroupMeans(Learner* learner, int rank, int size, const ModelRule& rule) {
   std::vector<double> models;
   for (int r = 0; r < size; ++r) models.push_back(64.0 * r);
   learner->Set(64.0 * rank);
   for (uint64_t version = 1; version <= 6; ++version) {
     learner->Step();
-    const std::vector<int32_t> groups = GroupsOf(size, group_size, version);
+    const std::vector<int32_t> groups = GroupsOf(rule, size, version);
     std::vector<double> next;
     for (size_t i = 0; i < models.size(); ++i) {
       double sum = 0, count = 0;

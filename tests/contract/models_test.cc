@@ -30,7 +30,7 @@ TEST_P(ModelsTest, WithAllGroupsHaveTheirMeans) {
     const std::string method = "wagma:admit=all,tau=1000,S=" + std::to_string(std::min(2, size()));
     Learner learner(runtime, method.c_str());
     ASSERT_EQ(learner.code, COVEY_OK) << learner.error.message;
-    ExpectGroupMeans(&learner, rank, size(), std::min(2, size()));
+    ExpectGroupMeans(&learner, rank, size(), {.group_size = std::min(2, size())});
   });
 }
 

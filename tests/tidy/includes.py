@@ -22,7 +22,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "core/agree": ("core/base",),
     "core/method": ("core/base", "core/plan/topology.h"),
     "core/device": ("core/base", "core/transport"),
-    "core/partial": ("core/base", "core/transport"),
+    "core/partial": ("core/base", "core/plan/host_rounds.h", "core/transport"),
     "core/replicated": ("core/base", "core/partial", "core/transport"),
     "core/run": ("core/base", "core/device", "core/plan/schedule.h", "core/transport"),
     "core/gossip": ("core/base", "core/partial/layout.h", "core/partial/rounds_port.h",

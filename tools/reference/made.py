@@ -1,10 +1,10 @@
-"""Every page that is made of the code, by its path in the repository."""
+"""Every page that is made of the code, and every figure, by its path in the repository."""
 
 from __future__ import annotations
 
 from typing import Dict
 
-from tools.reference import pages, surface, tables
+from tools.reference import figures, pages, surface, tables
 
 
 def made() -> Dict[str, str]:
@@ -13,4 +13,5 @@ def made() -> Dict[str, str]:
     found[f"{pages.FOLDER}/README.md"] = pages.index()
     found[f"{pages.FOLDER}/horovod.md"] = tables.horovod_page()
     found[f"{pages.FOLDER}/torch_distributed.md"] = tables.torch_page()
+    found.update(figures.figures())
     return found

@@ -110,9 +110,8 @@ void HostModelJournal::CheckVersion(const ReplicatedEntry& entry) {
   if (header.version != entry.version)
     return Fail("1: the record of " + Number(entry.version) + " is another");
   const bool of_all = header.final || LastOfAll(entry.version) == entry.version;
-  result.sum_of = of_all
-                      ? std::vector<int32_t>(missing_.size())
-                      : GroupsOf(geometry_->size(), geometry_->models().group_size, entry.version);
+  result.sum_of = of_all ? std::vector<int32_t>(missing_.size())
+                         : GroupsOf(geometry_->models(), geometry_->size(), entry.version);
   syncs += of_all && !header.final ? 1 : 0;
   finals += header.final ? 1 : 0;
   grouped += of_all ? 0 : 1;

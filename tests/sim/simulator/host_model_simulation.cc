@@ -200,7 +200,8 @@ HostModelVerdict HostModelSimulation::RunModels() {
   const HostVerdict verdict = Run();
   return {.failure = verdict.failure,
           .swarm = verdict.swarm + ", groups of " + std::to_string(rule_.group_size) +
-                   ", all every " + std::to_string(rule_.sync_every),
+                   ", all every " + std::to_string(rule_.sync_every) + ", between hosts every " +
+                   std::to_string(rule_.cross_every),
           .hash = models_.hash() * 31 + verdict.hash,
           .versions = models_.versions(),
           .grouped = models_.grouped,

@@ -57,11 +57,15 @@ struct HostPairsSwarm {
     // Not drawn: what seeds are known for stays.
     const uint64_t number = rule.topology.seed % (3 * std::size(kCodecs));
     if (number < std::size(kCodecs)) codec = kCodecs[number];
+    Rng apart(~rule.topology.seed);
+    if (apart.Percent(30)) rule.topology.cross_every = static_cast<int64_t>(2 + apart.Below(3));
+    for (int32_t r = 0; r < size; ++r) rule.topology.hosts.push_back(r / per_host);
   }
 
   std::string ToString() const {
     return std::to_string(size) + " ranks, " + std::to_string(per_host) + " to a host, " +
-           NameOf(rule.topology.kind) + (rule.all_begin ? "" : ", one of two begins") + ", H " +
+           NameOf(rule.topology.kind) + (rule.all_begin ? "" : ", one of two begins") +
+           ", between hosts every " + std::to_string(rule.topology.cross_every) + ", H " +
            std::to_string(rule.local_steps) + (rule.is_random ? " at random" : "") +
            (rule.non_blocking ? ", copies" : "") + ", steps " + std::to_string(steps) + " x " +
            std::to_string(epochs) + ", settles " + std::to_string(settles & ((1u << epochs) - 1)) +

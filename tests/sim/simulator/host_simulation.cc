@@ -36,12 +36,25 @@ RoundSwarm WithModels(RoundSwarm swarm, Rng rng) {
   return swarm;
 }
 
-ModelRule DrawRule(const RoundSwarm& swarm, Rng rng) {
+// `apart`: so that seeds of before mean what they did.
+ModelRule DrawRule(const RoundSwarm& swarm, const std::vector<int32_t>& hosts, Rng rng, Rng apart) {
   const auto size = static_cast<uint64_t>(swarm.size);
   const auto drawn = static_cast<int32_t>(1 + rng.Below(size));
   return {.group_size = rng.Percent(30) ? (swarm.size + 1) / 2 : drawn,
           .sync_every = rng.Percent(20) ? 1000 : 1 + rng.Below(6),
-          .ending = swarm.admission.ending};
+          .ending = swarm.admission.ending,
+          .hosts = hosts,
+          .cross_every = apart.Percent(50) ? 1 : static_cast<int64_t>(2 + apart.Below(3))};
+}
+
+// Which rank lies on which host: each on its own, all on one, or any.
+std::vector<int32_t> DrawHosts(Rng rng, int32_t size) {
+  std::vector<int32_t> hosts;
+  const uint64_t most = 1 + rng.Below(rng.Percent(50) ? 3 : static_cast<uint64_t>(size));
+  const bool are_apart = rng.Percent(30);
+  for (int32_t r = 0; r < size; ++r)
+    hosts.push_back(are_apart ? r : static_cast<int32_t>(rng.Below(most)));
+  return hosts;
 }
 
 }  // namespace
@@ -49,7 +62,9 @@ ModelRule DrawRule(const RoundSwarm& swarm, Rng rng) {
 HostSimulation::HostSimulation(uint64_t seed, int32_t size, bool has_models)
     : rng_(seed),
       swarm_(has_models ? WithModels(Drawn(&rng_, size), Rng(seed * 7 + 3)) : Drawn(&rng_, size)),
-      rule_(has_models ? DrawRule(swarm_, Rng(seed * 7 + 4)) : ModelRule{}),
+      hosts_(DrawHosts(Rng(seed * 3 + 1), swarm_.size)),
+      rule_(has_models ? DrawRule(swarm_, hosts_, Rng(seed * 7 + 4), Rng(seed * 11 + 5))
+                       : ModelRule{}),
       layout_(swarm_.spans, 64),
       geometry_({.size = swarm_.size, .log = swarm_.log, .hypers = 2, .models = rule_}, layout_),
       journal_(&geometry_, swarm_.admission),
@@ -66,7 +81,6 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size, bool has_models)
       losses_percent_(rng_.Percent(30) ? 60 : 5),
       players_(static_cast<size_t>(swarm_.size)),
       links_(players_.size() * players_.size()),
-      hosts_(DrawHosts(Rng(seed * 3 + 1))),
       cut_(DrawCut(Rng(seed * 5 + 2))) {
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
@@ -84,16 +98,6 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size, bool has_models)
         RoundMemory::Shape{.size = swarm_.size, .log = swarm_.log, .hypers = 2, .models = rule_},
         layout_);
   }
-}
-
-// Which rank lies on which host: each on its own, all on one, or any.
-std::vector<int32_t> HostSimulation::DrawHosts(Rng rng) const {
-  std::vector<int32_t> hosts;
-  const uint64_t most = 1 + rng.Below(rng.Percent(50) ? 3 : players_.size());
-  const bool are_apart = rng.Percent(30);
-  for (int32_t r = 0; r < swarm_.size; ++r)
-    hosts.push_back(are_apart ? r : static_cast<int32_t>(rng.Below(most)));
-  return hosts;
 }
 
 HostSimulation::Cut HostSimulation::DrawCut(Rng rng) const {

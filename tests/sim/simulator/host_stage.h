@@ -62,7 +62,6 @@ class HostSimulation {
   std::deque<Mail>& LinkOf(int32_t from, int32_t to) {
     return links_[static_cast<size_t>(from * swarm_.size + to)];
   }
-  std::vector<int32_t> DrawHosts(Rng rng) const;
   Cut DrawCut(Rng rng) const;
   Time CutUntil(int32_t from, int32_t to) const;
   void Strike();
@@ -97,6 +96,7 @@ class HostSimulation {
 
   Rng rng_;
   RoundSwarm swarm_;
+  const std::vector<int32_t> hosts_;  // by rank
   const ModelRule rule_;
   RoundLayout layout_;
   RoundMemory geometry_;
@@ -112,7 +112,6 @@ class HostSimulation {
   uint64_t losses_percent_;  // how soon they are heard of
   std::vector<Player> players_;
   std::vector<std::deque<Mail>> links_;
-  const std::vector<int32_t> hosts_;  // by rank
   Cut cut_;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
   uint64_t skipped_ = 0, taken_ = 0, empty_steps_ = 0, left_ = 0, lacking_ = 0, by_hub_ = 0;

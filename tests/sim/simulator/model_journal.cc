@@ -154,8 +154,8 @@ void ModelJournal::CheckVersion(uint64_t version) {
   result.missing.resize(size);
   std::memcpy(result.missing.data(), at, sizeof(uint64_t) * size);
   const bool of_all = result.header.final || LastOfAll(version) == version;
-  result.sum_of = of_all ? std::vector<int32_t>(size)
-                         : GroupsOf(memory_->size(), memory_->models().group_size, version);
+  result.sum_of =
+      of_all ? std::vector<int32_t>(size) : GroupsOf(memory_->models(), memory_->size(), version);
   syncs += of_all && !result.header.final ? 1 : 0;
   finals += result.header.final ? 1 : 0;
   if (result.header.final && settled_ > 0 && settled_ + 1 == version)

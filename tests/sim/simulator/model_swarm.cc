@@ -37,13 +37,18 @@ ModelSwarm ModelSwarm::Draw(Rng* rng, int32_t ranks) {
   Rng apart = *rng;  // a copy, so that seeds of before mean what they did
   if (apart.Percent(25)) s.models.ending = 1 + apart.Below(steps);
   if (apart.Percent(25)) s.looks_percent = 50;
+  if (apart.Percent(25)) s.models.cross_every = static_cast<int64_t>(2 + apart.Below(3));
+  const uint64_t hosts = 1 + apart.Below(members);
+  for (int32_t r = 0; r < s.size; ++r)
+    s.models.hosts.push_back(static_cast<int32_t>(apart.Below(hosts)));
   return s;
 }
 
 std::string ModelSwarm::ToString() const {
   return std::to_string(size) + " ranks in groups of " + std::to_string(models.group_size) +
          ", all every " + std::to_string(models.sync_every) + " and from " +
-         std::to_string(models.ending) + " on, log " + std::to_string(log) + ", wanted " +
+         std::to_string(models.ending) + " on, between hosts every " +
+         std::to_string(models.cross_every) + ", log " + std::to_string(log) + ", wanted " +
          std::to_string(admission.Wanted(size)) + ", grace " + std::to_string(admission.grace) +
          " ns, max_wait " + (max_wait == kNever ? "none" : std::to_string(max_wait) + " ns") +
          ", steps " + std::to_string(steps[0]) + ", stopped " + std::to_string(most_stopped) +

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <string>
 
 #include "core/base/rng.h"
 
@@ -165,6 +167,133 @@ TEST(GroupsTest, MoveNoMeanAndBringModelsCloser) {
 }
 
 // A model is kept out once a version of all has passed it by: it is at most tau - 1 versions old.
+// Hosts of so many members, one after the other, or dealt out.
+std::vector<int32_t> HostsOf(const std::vector<int32_t>& counts, bool dealt) {
+  std::vector<int32_t> hosts;
+  const int32_t most = *std::max_element(counts.begin(), counts.end());
+  for (size_t h = 0; h < counts.size() && !dealt; ++h)
+    hosts.insert(hosts.end(), static_cast<size_t>(counts[h]), static_cast<int32_t>(h));
+  for (int32_t turn = 0; turn < most && dealt; ++turn)
+    for (size_t h = 0; h < counts.size(); ++h)
+      if (turn < counts[h]) hosts.push_back(static_cast<int32_t>(h));
+  return hosts;
+}
+
+// Rules for even and uneven hosts.
+std::vector<ModelRule> AllDivided() {
+  std::vector<ModelRule> all;
+  const std::vector<std::vector<int32_t>> counts_of{
+      {2, 2}, {3, 1}, {4, 4}, {2, 2, 2}, {1, 2, 3, 4}, {5, 3}, {1, 1, 4}, {8, 8, 8, 8}, {7, 9, 4}};
+  for (const std::vector<int32_t>& counts : counts_of)
+    for (const bool dealt : {false, true})
+      for (const int32_t group_size : {1, 2, 3, 4, 7, 16})
+        for (const int64_t every : {2, 3, 5}) {
+          const std::vector<int32_t> hosts = HostsOf(counts, dealt);
+          if (group_size > static_cast<int32_t>(hosts.size())) continue;
+          all.push_back({.group_size = group_size, .hosts = hosts, .cross_every = every});
+        }
+  return all;
+}
+
+std::string NameIn(const ModelRule& rule) {
+  std::string name = "groups of " + std::to_string(rule.group_size) + " over";
+  for (const int32_t host : rule.hosts) name += " " + std::to_string(host);
+  return name + ", every " + std::to_string(rule.cross_every);
+}
+
+// A group has members of one host, and in every k-th version members of different hosts.
+TEST(GroupsTest, AreWithinHostsAndBetweenThemInEveryKth) {
+  for (const ModelRule& rule : AllDivided()) {
+    SCOPED_TRACE(NameIn(rule));
+    const auto size = static_cast<int32_t>(rule.hosts.size());
+    const auto every = static_cast<uint64_t>(rule.cross_every);
+    bool has_crossed = false, has_averaged_within = false;
+    for (uint64_t version = 1; version <= 12 * every; ++version) {
+      const std::vector<int32_t> groups = GroupsOf(rule, size, version);
+      const bool is_between = (version + 1) % every == 0;
+      int32_t next = 0;
+      for (const int32_t group : groups) {
+        ASSERT_LE(group, next) << "numbers in the order of the first members";
+        next = std::max(next, group + 1);
+      }
+      ASSERT_LE(next, MostGroups(rule, size));
+      for (int32_t group = 0; group < next; ++group) {
+        const std::vector<int32_t> members = MembersOf(groups, group);
+        ASSERT_LE(static_cast<int32_t>(members.size()), rule.group_size);
+        for (size_t i = 1; i < members.size(); ++i)
+          for (size_t j = 0; j < i; ++j) {
+            const bool share = rule.hosts[static_cast<size_t>(members[i])] ==
+                               rule.hosts[static_cast<size_t>(members[j])];
+            ASSERT_NE(share, is_between) << "version " << version;
+          }
+        has_crossed |= is_between && members.size() > 1;
+        has_averaged_within |= !is_between && members.size() > 1;
+      }
+    }
+    EXPECT_EQ(has_crossed, rule.group_size > 1);
+    EXPECT_EQ(has_averaged_within, rule.group_size > 1);
+  }
+}
+
+TEST(GroupsTest, OfHostsMoveNoMeanAndComeToTheMeanOfAll) {
+  Rng rng(kSeed);
+  for (const ModelRule& rule : AllDivided()) {
+    if (rule.group_size == 1) continue;
+    SCOPED_TRACE(NameIn(rule));
+    const auto size = static_cast<int32_t>(rule.hosts.size());
+    std::vector<double> models = Drawn(size, &rng);
+    const double mean = MeanOf(models), before = SpreadOf(models);
+    for (uint64_t version = 1; version <= 400; ++version)
+      models = Averaged(models, GroupsOf(rule, size, version));
+    EXPECT_NEAR(MeanOf(models), mean, 1e-9);
+    EXPECT_LE(SpreadOf(models), 1e-3 * before);
+  }
+}
+
+// 2^a members on each of 2^b hosts: all are the mean of all after the versions that bring it within
+// a host, and those that bring it between hosts, in whatever order these come.
+TEST(GroupsTest, OfEvenHostsComeToTheMeanExactly) {
+  Rng rng(kSeed);
+  for (const auto& [hosts, beside, group_size] : std::vector<std::array<int32_t, 3>>{
+           {2, 2, 2}, {4, 2, 2}, {2, 8, 2}, {4, 4, 4}, {8, 8, 2}, {8, 8, 8}, {2, 4, 4}})
+    for (const int64_t every : {2, 3, 5}) {
+      const ModelRule rule{
+          .group_size = group_size,
+          .hosts = HostsOf(std::vector<int32_t>(static_cast<size_t>(hosts), beside), false),
+          .cross_every = every};
+      SCOPED_TRACE(NameIn(rule));
+      std::vector<double> models = Drawn(hosts * beside, &rng);
+      const double mean = MeanOf(models);
+      const uint64_t within = static_cast<uint64_t>(DigitsOf(beside, group_size));
+      const uint64_t between = static_cast<uint64_t>(DigitsOf(hosts, group_size));
+      for (uint64_t version = 0; version < static_cast<uint64_t>(every) * std::max(within, between);
+           ++version)
+        models = Averaged(models, GroupsOf(rule, hosts * beside, version));
+      for (const double model : models) EXPECT_NEAR(model, mean, 1e-9);
+    }
+}
+
+// Also where no two members share a host, or all do.
+TEST(GroupsTest, HostsMakeNoDifferenceUnlessTold) {
+  const std::vector<std::vector<int32_t>> all{{}, {0, 0, 0, 0, 0, 0}, {0, 1, 2, 3, 4, 5}};
+  for (const std::vector<int32_t>& hosts : all)
+    for (uint64_t version = 0; version < 20; ++version)
+      EXPECT_EQ(GroupsOf({.group_size = 2, .hosts = hosts, .cross_every = 3}, 6, version),
+                GroupsOf(6, 2, version));
+  const ModelRule one{.group_size = 2, .hosts = {0, 0, 0, 1, 1, 1}};
+  for (uint64_t version = 0; version < 20; ++version)
+    EXPECT_EQ(GroupsOf(one, 6, version), GroupsOf(6, 2, version));
+  EXPECT_EQ(MostGroups(one, 6), MostGroups(6, 2));
+}
+
+TEST(GroupsTest, OfHostsAreThoseOfTheWorkedExample) {
+  const ModelRule rule{.group_size = 2, .hosts = {0, 0, 1, 1}, .cross_every = 3};
+  using V = std::vector<int32_t>;
+  for (const uint64_t version : {1, 3, 4, 6})
+    EXPECT_EQ(GroupsOf(rule, 4, version), (V{0, 0, 1, 1}));
+  for (const uint64_t version : {2, 5}) EXPECT_EQ(GroupsOf(rule, 4, version), (V{0, 1, 0, 1}));
+}
+
 TEST(ModelRuleTest, SaysWhatIsTooOld) {
   const ModelRule rule{.group_size = 2, .sync_every = 10};
   EXPECT_TRUE(rule.IsSync(10));

@@ -46,6 +46,21 @@ TEST(WagmaTest, GroupsAreBesideTheRootUnlessTold) {
     EXPECT_EQ(PlanOf("wagma", size).rounds.group_size, group_size) << size;
 }
 
+TEST(WagmaTest, HostsMakeADifferenceWhenTold) {
+  EXPECT_EQ(PlanOf("wagma", 8).rounds.cross_every, 1);
+  EXPECT_EQ(PlanOf("wagma:cross_every=4", 8).rounds.cross_every, 4);
+  MethodChoice choice;
+  ASSERT_TRUE(ParseMethod("wagma:cross_every=4", &choice).ok());
+  EXPECT_EQ(choice.Text(),
+            "wagma:group_size=auto,sync_every=10,admit=solo,grace=auto,max_wait=auto,log=2,"
+            "cross_every=4");
+  ASSERT_TRUE(ParseMethod("wagma:cross_every=1", &choice).ok());
+  EXPECT_EQ(choice.Text(),
+            "wagma:group_size=auto,sync_every=10,admit=solo,grace=auto,max_wait=auto,log=2");
+  EXPECT_EQ(ErrorOf("wagma:cross_every=1001"),
+            "cross_every is \"1001\", which is not a number of rounds from 1 to 1000");
+}
+
 TEST(WagmaTest, TextsAreReadAndWritten) {
   MethodChoice choice;
   ASSERT_TRUE(ParseMethod("wagma", &choice).ok());
