@@ -228,7 +228,8 @@ def differ() -> None:
 
 def _starter_of(rank: int, framework: str) -> Starter:
     if not _starters:
-        _starters.extend(starter.ready or [Starter.launched(framework, _common_env())])
+        made = starter.ready.get(framework)
+        _starters.append(made or Starter.launched(framework, _common_env()))
         if _differ:
             _starters.append(Starter.launched(framework, _common_env()))
         atexit.register(_close_starters)

@@ -16,6 +16,7 @@ import unittest
 from typing import Dict, Sequence
 
 from ranks import SEED, SharedPool
+from starter import ENVIRONMENT
 
 IS_RANK = "TEST_INIT" in os.environ
 ON_TORCH = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
@@ -25,8 +26,7 @@ WHY_NOT = "no TensorFlow here: tools/setup --with tensorflow"
 _FOLDER = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"
 _BUILD = "import sys; from covey.cli import main; sys.exit(main(sys.argv[1:]))"
 
-# Of all processes with TensorFlow: few threads, few words.
-os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", TF_NUM_INTEROP_THREADS="2")
+os.environ.update(ENVIRONMENT["tensorflow"])
 
 
 def build(
