@@ -1,4 +1,4 @@
-"""Starts ranks that need not import torch or TensorFlow: forks of a process that has.
+"""Starts ranks that need not import torch, TensorFlow or Keras: forks of a process that has.
 
 torch and what its first optimizer imports take more than a second of a core, TensorFlow takes
 three, and one test starts dozens of ranks. A Starter imports one of them once; a rank is a fork of
@@ -33,6 +33,8 @@ from typing import Callable, Dict, List, NoReturn, Optional, Sequence, Union
 
 _PR_SET_CHILD_SUBREAPER = 36
 
+ON_TORCH = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
+"""The environment of a rank whose Keras runs on torch."""
 ENVIRONMENT = {
     "torch": {"OMP_NUM_THREADS": "1"},
     "tensorflow": {
@@ -40,8 +42,9 @@ ENVIRONMENT = {
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "TF_NUM_INTEROP_THREADS": "2",
     },
+    "keras": {"OMP_NUM_THREADS": "1", **ON_TORCH},
 }
-"""Of all processes with a framework: few threads, few words."""
+"""Of all processes with a framework: few threads, few words. Here "keras" is that on torch."""
 
 
 class Forked:
@@ -105,7 +108,7 @@ class Starter:
 
     @classmethod
     def launched(cls, framework: str, env: Dict[str, str]) -> "Starter":
-        """A process of its own, which imports torch or tensorflow. ``env``: what the ranks have in
+        """A process of its own, which imports torch, tensorflow or keras. ``env``: what the ranks have in
         common."""
         adopt_orphans()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -153,6 +156,8 @@ def load(framework: str) -> None:
     module = importlib.import_module(framework)
     if framework == "torch":
         module.optim.SGD([module.zeros(1)], lr=1.0)  # Imports as much again.
+    if framework == "keras":  # On torch it wants TensorFlow only to seed that, too.
+        module.src.utils.module_utils.tensorflow._available = False
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"{len(threads)} threads, of which a fork has but one"
 

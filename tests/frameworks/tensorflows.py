@@ -19,8 +19,6 @@ from ranks import SEED, SharedPool
 from starter import ENVIRONMENT
 
 IS_RANK = "TEST_INIT" in os.environ
-ON_TORCH = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
-"""The environment of a rank whose Keras runs on torch."""
 HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 WHY_NOT = "no TensorFlow here: tools/setup --with tensorflow"
 _FOLDER = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"
