@@ -85,7 +85,7 @@ def _say_what_was_used() -> None:
     print(f"runner: processor {test:.1f} s, what it started {started:.1f} s", file=sys.stderr)
 
 
-def _be_lean() -> None:
+def be_lean() -> None:
     """torch starts in half the time (lean/sitecustomize.py), here and in what the test starts."""
     folder = pathlib.Path(__file__).absolute().parent / "lean"
     if folder.is_dir():
@@ -95,14 +95,19 @@ def _be_lean() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-def _prepare_ranks(path: pathlib.Path) -> None:
-    """Ranks of a test of torch are forks of this process (frameworks/starter.py)."""
-    if path.parent.name != "frameworks" or "\nimport torch\n" not in path.read_text("utf-8"):
+def prepare_ranks(path: pathlib.Path) -> None:
+    """Ranks of a test of torch are forks of this process (frameworks/starter.py), as are those of a
+    test of TensorFlow in a process that has it."""
+    if path.parent.name != "frameworks":
         return
-    os.environ["OMP_NUM_THREADS"] = "1"  # As they have it.
+    framework = next((name for name in ("tensorflow", "torch") if name in sys.modules), "")
+    if not framework and "\nimport torch\n" in path.read_text("utf-8"):
+        framework = "torch"
+    if not framework:
+        return
     sys.path.insert(0, str(path.parent))
     starter = importlib.import_module("starter")
-    starter.ready.append(starter.Starter.forked())
+    starter.ready[framework] = starter.Starter.forked(framework)
     sys.path.pop(0)
 
 
@@ -118,16 +123,16 @@ def write_report(path: str, suite: str, outcomes: Dict[str, Outcome]) -> None:
         where = f"name={quoteattr(name)} classname={quoteattr(suite)}"
         lines.append(f'<testcase {where} time="{seconds:.3f}">')
         if kind == "failed":
-            lines.append(f"<failure>{escape(_printable(text))}</failure>")
+            lines.append(f"<failure>{escape(printable(text))}</failure>")
         elif kind == "skipped":
-            lines.append(f"<skipped message={quoteattr(_printable(text))}/>")
+            lines.append(f"<skipped message={quoteattr(printable(text))}/>")
         lines.append("</testcase>")
     lines.append("</testsuite></testsuites>")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     return "".join(c if c in "\n\t" or c.isprintable() else "?" for c in text)
 
 
@@ -139,16 +144,13 @@ def _suite(path: str, module: types.ModuleType, names: List[str]) -> unittest.Te
     return loader.loadTestsFromNames(wanted, module)
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
-    """0 when every test passed or was skipped, and there was one."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    path = arguments[0]
-    _be_lean()
-    _prepare_ranks(pathlib.Path(path).absolute())
+def run(path: str, names: List[str]) -> int:
+    """Runs the tests of a file, or those named. 0 when every one passed or was skipped, and there
+    was one."""
     atexit.register(_say_what_was_used)  # The last to run: helpers have been waited for.
     module = load(pathlib.Path(path).absolute())
     runner = unittest.TextTestRunner(stream=sys.stderr, verbosity=2, resultclass=Result)
-    result = runner.run(_suite(path, module, arguments[1:]))
+    result = runner.run(_suite(path, module, names))
     report = os.environ.get("XML_OUTPUT_FILE")
     if report:
         write_report(report, path, result.outcomes)
@@ -156,6 +158,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
         print(f"runner: {path} holds no test", file=sys.stderr)
         return 1
     return 0 if result.wasSuccessful() else 1
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Runs one file in this process."""
+    path, *names = sys.argv[1:] if arguments is None else arguments
+    be_lean()
+    prepare_ranks(pathlib.Path(path).absolute())
+    return run(path, names)
 
 
 if __name__ == "__main__":

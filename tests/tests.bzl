@@ -140,6 +140,22 @@ _PY_DATA = {
     "parallel/tensorflow": [":tensorflow_operations"],
 }
 
+# What the process of a Python test imports first, where that is not torch.
+_PY_FIRST = {
+    "frameworks/bench_native": "none",
+    "frameworks/dropped": "none",
+    "frameworks/help": "tensorflow",
+    "frameworks/keras": "tensorflow",
+    "frameworks/life": "none",
+    "frameworks/loggers": "none",
+    "frameworks/mixed": "tensorflow",
+    "frameworks/numpy_consensus": "none",
+    "frameworks/plugin": "none",
+    "frameworks/tensorflow": "tensorflow",
+    "frameworks/topology": "none",
+    "frameworks/trainer_state": "none",
+}
+
 # Texts that C++ tests of a folder read.
 _CC_TEXTS = {
     "sim": [
@@ -246,21 +262,47 @@ def _shared_body(path, srcs, deps):
 def _near(helper, path):
     return path.startswith(helper.rpartition("/")[0] + "/")
 
-def py_tests(folder, deps = [], data = [], tags = [], **kwargs):
-    """One py_test for each `*_test.py` (unittest) under `folder`; other files there are shared."""
+def py_tests(folder, deps = [], data = [], tags = [], together = {}, **kwargs):
+    """One py_test for each `*_test.py` (unittest) under `folder`; other files there are shared.
+
+    `together`: what a test's process imports first -> into how many targets such tests are put, see
+    together.py. Those targets run by `//...`; the test alone then runs by its name only."""
     helpers = native.glob([folder + "/**/*.py"], exclude = ["**/*_test.py"])
+    groups = {}
     for path in native.glob([folder + "/**/*_test.py"]):
+        name = path[:-len(".py")]
+        own = _PY_DATA.get(_prefix(path, _PY_DATA), [])
+        if together:
+            first = _PY_FIRST.get(_prefix(path, _PY_FIRST), "torch")
+            groups.setdefault(first, []).append((path, own))
         native.py_test(
-            name = path[:-len(".py")],
+            name = name,
             srcs = [path, "runner.py", "lean/sitecustomize.py"] + helpers,
             main = "runner.py",
             args = [native.package_name() + "/" + path],
-            data = data + _PY_DATA.get(_prefix(path, _PY_DATA), []),
+            data = data + own,
             deps = deps,
             python_version = "PY3",
-            tags = ["python"] + tags + _PY_TAGS.get(path, []),
+            tags = ["python"] + tags + _PY_TAGS.get(path, []) + (["manual"] if together else []),
             **kwargs
         )
+    for first, tests in groups.items():
+        count = together[first]
+        for number in range(count):
+            mine = tests[number::count]
+            paths = [path for path, _ in mine]
+            native.py_test(
+                name = "%s/with_%s_%d" % (folder, first, number + 1),
+                srcs = paths + ["runner.py", "together.py", "lean/sitecustomize.py"] + helpers,
+                main = "together.py",
+                args = [first] + [native.package_name() + "/" + path for path in paths],
+                data = _deps(data + [label for _, own in mine for label in own]),
+                deps = deps,
+                python_version = "PY3",
+                tags = ["python"] + tags,
+                timeout = "eternal",  # Each file has a limit of its own.
+                **kwargs
+            )
 
 def cluster_tests(**kwargs):
     """One py_test for each `cluster_*test.py`. A sandbox forbids mounts; the tool and the guide are

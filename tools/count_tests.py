@@ -1,5 +1,6 @@
 """Counts the test cases of a `bazel test`: reads its build events, names the slowest targets and
-prints `N passed, N failed`.
+prints `N passed, N failed`. Of a target that runs several files (tests/together.py) each counts
+under the target that runs it alone.
 
 A test that wrote no report, or died before its report was complete, counts as one failure, and so
 does a target that did not build. Ends with 1 when anything failed or nothing ran.
@@ -75,6 +76,45 @@ def count_report(text: str) -> Counts:
     return Counts(passed, failed, skipped)
 
 
+class File(NamedTuple):
+    """One of the files that a target runs together, by its part of the report."""
+
+    target: str  # Which runs it alone.
+    seconds: float
+    counts: Counts
+
+
+def files_of(text: str) -> List[File]:
+    """The files of a report of tests/together.py; none of another report."""
+    files: List[File] = []
+    for suite in ElementTree.fromstring(text).iter("testsuite"):
+        target = suite.get("target")
+        if target is not None:
+            counts = count_report(ElementTree.tostring(suite, encoding="unicode"))
+            files.append(File(target, float(suite.get("time", "0")), counts))
+    return files
+
+
+def files_of_all(reports: Set[str]) -> List[File]:
+    """The files of those reports that can be read."""
+    files: List[File] = []
+    for uri in sorted(reports):
+        try:
+            files.extend(files_of(_read(uri)))
+        except (OSError, ElementTree.ParseError):
+            pass  # count_target counts it.
+    return files
+
+
+def seconds_of_files(events: Events) -> Dict[str, float]:
+    """The seconds of targets, of files where a target runs several."""
+    seconds: Dict[str, float] = {}
+    for label, took in events.seconds.items():
+        files = files_of_all(events.reports.get(label, set()))
+        seconds.update({file.target: file.seconds for file in files} or {label: took})
+    return seconds
+
+
 def _read(uri: str) -> str:
     path = urllib.request.url2pathname(urllib.parse.urlsplit(uri).path)
     return pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
@@ -110,13 +150,16 @@ def main(path: str) -> int:
     """Prints the slowest targets, the bad ones, then the counts, alone on the last line."""
     with open(path, encoding="utf-8") as file:
         events = read_events(file.readlines())
-    for line in slowest(events.seconds):
+    for line in slowest(seconds_of_files(events)):
         print(line)
     counts = Counts()
     for label, status in sorted(events.status.items()):
         counts = counts.plus(count_target(status, events.reports.get(label, set())))
         if status not in ("PASSED", "FLAKY"):
             print(f"{status.lower()}: {label}")
+            for one in files_of_all(events.reports.get(label, set())):
+                if one.counts.failed:
+                    print(f"  failed: {one.target}")
     for label in sorted(events.unbuilt - set(events.status)):
         counts = counts.plus(Counts(failed=1))
         print(f"does not build: {label}")

@@ -237,12 +237,13 @@ class ClipTest(unittest.TestCase):
 
     def test_functions_are_called_before_each_update_by_every_method(self) -> None:
         gradients = [[3.0, 4.0], [5.0, -2.0]]
-        for method in (
+        methods = (
             "allreduce", "allreduce:max_wait=60s", "local:H=2", "eager:admit=all", "wagma:tau=1",
             "dpsgd", "adpsgd", "swarm:H=2", "allreduce:then=eager@2:admit=all,then=local@4:H=1",
-        ):
-            with self.subTest(method):
-                for size, expected in ((1, [-36.0, -48.0]), (2, [-48.0, -12.0])):
+        )
+        for size, expected in ((1, [-36.0, -48.0]), (2, [-48.0, -12.0])):
+            for method in methods:
+                with self.subTest(method=method, size=size):
                     for found, calls in pool(size).call(functions_see, method, gradients):
                         self.assertEqual(calls, 6)
                         for one, other in zip(found, expected):

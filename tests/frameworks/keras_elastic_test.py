@@ -11,7 +11,8 @@ import unittest
 from typing import Any, Dict, List, Tuple
 
 from ranks import SEED, Pool, SharedPool, also
-from tensorflows import IS_RANK, ON_TORCH, set_up
+from starter import ON_TORCH
+from tensorflows import IS_RANK, set_up
 
 import covey
 

@@ -10,7 +10,8 @@ import unittest
 from typing import Any, Dict, List, Tuple
 
 from ranks import SEED, SharedPool, also, refusal_of
-from tensorflows import IS_RANK, ON_TORCH, set_up
+from starter import ON_TORCH
+from tensorflows import IS_RANK, set_up
 
 if IS_RANK:
     import keras

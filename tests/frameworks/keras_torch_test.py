@@ -14,7 +14,8 @@ import unittest
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ranks import SEED, SharedPool, also, refusal_of
-from tensorflows import IS_RANK, ON_TORCH
+from starter import ON_TORCH
+from tensorflows import IS_RANK
 
 if IS_RANK:
     import keras

@@ -275,14 +275,15 @@ class NumpyTrainerTest(unittest.TestCase):
 
     def test_momenta_are_averaged_where_a_method_goes_over_to_another_one(self) -> None:
         """Replicas stay equal from there on, and are those of torch."""
-        for method in (
+        methods = (
             "local:H=2,then=allreduce@4",
             "dpsgd:topology=one_peer,order=atc,then=allreduce@5",
             "wagma:S=2,tau=3,admit=all,max_wait=60s,then=allreduce@6",
             "adpsgd:then=allreduce@4",
             "eager:admit=all,max_wait=60s,then=local@3:H=2,then=allreduce@7",
-        ):
-            for size in (2, 4):
+        )
+        for size in (2, 4):
+            for method in methods:
                 with self.subTest(method=method, size=size):
                     ours = pool(size).call(by_numpy_with_momentum, method, "float32")
                     for step in range(8, STEPS + 1):

@@ -89,8 +89,8 @@ class Pool:
         }
         path = str(pathlib.Path(file).absolute())
         passed = (theirs.fileno(), descriptor)
-        framework = _imported_by_ranks()
-        if framework and all(name.startswith("COVEY_") for name in env):
+        framework = _imported_by_ranks(env)
+        if framework:
             self.processes.append(
                 _starter_of(rank, framework).start(path, whole, (*passed, errors.fileno()))
             )
@@ -215,7 +215,7 @@ class SharedPool:
         self._pools.clear()
 
 
-_starters: List[Starter] = []
+_starters: Dict[str, List[Starter]] = {}
 _differ = os.environ.get("TEST_SLOW") == "1"
 
 
@@ -228,16 +228,20 @@ def differ() -> None:
 
 def _starter_of(rank: int, framework: str) -> Starter:
     if not _starters:
-        _starters.extend(starter.ready or [Starter.launched(framework, _common_env())])
-        if _differ:
-            _starters.append(Starter.launched(framework, _common_env()))
         atexit.register(_close_starters)
-    return _starters[rank % len(_starters)]
+    mine = _starters.setdefault(framework, [])
+    if not mine:
+        made = starter.ready.get(framework)
+        mine.append(made or Starter.launched(framework, _common_env()))
+        if _differ:
+            mine.append(Starter.launched(framework, _common_env()))
+    return mine[rank % len(mine)]
 
 
 def _close_starters() -> None:
-    for one in _starters:
-        one.close()
+    for some in _starters.values():
+        for one in some:
+            one.close()
 
 
 def _common_env() -> Dict[str, str]:
@@ -249,9 +253,13 @@ def _common_env() -> Dict[str, str]:
     }
 
 
-def _imported_by_ranks() -> str:
+def _imported_by_ranks(env: Dict[str, str]) -> str:
     """The framework that the ranks of this test import first; "" if they may need none. A rank that
-    is told more than Covey's variables is not forked: a library may read them when it is loaded."""
+    is told more than Covey's variables is not forked: a library may read them when it is loaded. It
+    is if these say that Keras runs on torch, as that of starter.py does."""
+    more = {name: value for name, value in env.items() if not name.startswith("COVEY_")}
+    if more:
+        return "keras" if more == starter.ON_TORCH else ""
     if "tensorflows" in sys.modules:
         return "tensorflow"
     return "torch" if "torch" in sys.modules else ""

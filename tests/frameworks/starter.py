@@ -1,4 +1,4 @@
-"""Starts ranks that need not import torch or TensorFlow: forks of a process that has.
+"""Starts ranks that need not import torch, TensorFlow or Keras: forks of a process that has.
 
 torch and what its first optimizer imports take more than a second of a core, TensorFlow takes
 three, and one test starts dozens of ranks. A Starter imports one of them once; a rank is a fork of
@@ -32,6 +32,19 @@ from multiprocessing.connection import Connection
 from typing import Callable, Dict, List, NoReturn, Optional, Sequence, Union
 
 _PR_SET_CHILD_SUBREAPER = 36
+
+ON_TORCH = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
+"""The environment of a rank whose Keras runs on torch."""
+ENVIRONMENT = {
+    "torch": {"OMP_NUM_THREADS": "1"},
+    "tensorflow": {
+        "OMP_NUM_THREADS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TF_NUM_INTEROP_THREADS": "2",
+    },
+    "keras": {"OMP_NUM_THREADS": "1", **ON_TORCH},
+}
+"""Of all processes with a framework: few threads, few words. Here "keras" is that on torch."""
 
 
 class Forked:
@@ -74,18 +87,16 @@ class Forked:
 class Starter:
     """Makes processes that call ``ranks.serve``."""
 
-    def __init__(
-        self, process: Union[subprocess.Popen, Forked], control: socket.socket
-    ) -> None:
+    def __init__(self, process: Union[subprocess.Popen, Forked], control: socket.socket) -> None:
         self._process = process
         self._control = control
 
     @classmethod
-    def forked(cls) -> "Starter":
-        """A fork of this process, which has done nothing yet: it imports torch now. In the fork,
-        and in the ranks that it starts, this call ends the process."""
-        _adopt_orphans()
-        _import("torch")
+    def forked(cls, framework: str) -> "Starter":
+        """A fork of this process, which has done nothing yet: it imports torch or tensorflow now.
+        In the fork, and in the ranks that it starts, this call ends the process."""
+        adopt_orphans()
+        load(framework)
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         child = os.fork()
         if child == 0:
@@ -97,9 +108,9 @@ class Starter:
 
     @classmethod
     def launched(cls, framework: str, env: Dict[str, str]) -> "Starter":
-        """A process of its own, which imports torch or tensorflow. ``env``: what the ranks have in
+        """A process of its own, which imports torch, tensorflow or keras. ``env``: what the ranks have in
         common."""
-        _adopt_orphans()
+        adopt_orphans()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
@@ -125,24 +136,28 @@ class Starter:
         self._process.wait()
 
 
-def _adopt_orphans() -> None:
+def adopt_orphans() -> None:
     """From now on a process whose parent ends is a child of this one, if it descends from it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-ready: List[Starter] = []
-"""What runner.py has made."""
+ready: Dict[str, Starter] = {}
+"""What runner.py has made, by framework."""
 
 
 # ---- The process --------------------------------------------------------------------------------
 
 
-def _import(framework: str) -> None:
+def load(framework: str) -> None:
+    """Imports it, as ranks have it."""
+    os.environ.update(ENVIRONMENT[framework])
     module = importlib.import_module(framework)
     if framework == "torch":
         module.optim.SGD([module.zeros(1)], lr=1.0)  # Imports as much again.
+    if framework == "keras":  # On torch it wants TensorFlow only to seed that, too.
+        module.src.utils.module_utils.tensorflow._available = False
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"{len(threads)} threads, of which a fork has but one"
 
@@ -178,13 +193,13 @@ def _serve(control: socket.socket) -> None:
         child = _fork()
         if child == 0:
             control.close()
-            _end(_code_of(lambda: _become_a_rank(*pickle.loads(message), *passed)))
+            end(code_of(lambda: _become_a_rank(*pickle.loads(message), *passed)))
         for descriptor in passed:
             os.close(descriptor)
         control.send(str(child).encode())
 
 
-def _code_of(work: Callable[[], None]) -> int:
+def code_of(work: Callable[[], None]) -> int:
     """The code with which Python ends a program that does ``work``, and says why."""
     try:
         work()
@@ -199,7 +214,7 @@ def _code_of(work: Callable[[], None]) -> int:
     return 0
 
 
-def _end(code: int) -> NoReturn:
+def end(code: int) -> NoReturn:
     """Ends the process as Python does, but for the memory of its objects."""
     if os.environ.get("TEST_SLOW") == "1":
         sys.exit(code)
@@ -225,5 +240,5 @@ def _become_a_rank(
 
 
 if __name__ == "__main__":
-    _import(sys.argv[2])
+    load(sys.argv[2])
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -16,17 +16,15 @@ import unittest
 from typing import Dict, Sequence
 
 from ranks import SEED, SharedPool
+from starter import ENVIRONMENT
 
 IS_RANK = "TEST_INIT" in os.environ
-ON_TORCH = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
-"""The environment of a rank whose Keras runs on torch."""
 HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 WHY_NOT = "no TensorFlow here: tools/setup --with tensorflow"
 _FOLDER = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"
 _BUILD = "import sys; from covey.cli import main; sys.exit(main(sys.argv[1:]))"
 
-# Of all processes with TensorFlow: few threads, few words.
-os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", TF_NUM_INTEROP_THREADS="2")
+os.environ.update(ENVIRONMENT["tensorflow"])
 
 
 def build(

@@ -4,9 +4,11 @@ while a framework is imported.
 Of the processor's time in which torch starts and makes its first optimizer, two thirds go into its
 compiler (torch._dynamo, of which an optimizer wants two functions that do nothing outside of it,
 and torch.distributed two), into torch.export, and into what operations give on the device
-"meta". The compiler, once loaded, finds all of them. A third of the time of TensorFlow, and of
-torch, goes into the search for garbage among objects that they keep for ever. Python imports this
-file by its name in every process that has its folder in PYTHONPATH, as those that tests start have.
+"meta". The compiler, once loaded, finds all of them. The first torch.testing.assert_close takes as
+long again: it imports DTensor, and SymPy with it. Here it looks for DTensors if they are loaded. A
+third of the time of TensorFlow, and of torch, goes into the search for garbage among objects that
+they keep for ever, a sixth of TensorFlow's into Matplotlib. Python imports this file by its name in
+every process that has its folder in PYTHONPATH, as those that tests start have.
 TEST_WHOLE_TORCH=1 leaves all as it is.
 """
 
@@ -24,6 +26,8 @@ _DYNAMO = "torch._dynamo"
 _META = "torch._meta_registrations"  # imported for what it registers
 _LATER = [_DYNAMO, "torch.export", _META]  # those that are not yet loaded
 _FRAMEWORKS = ("torch", "tensorflow")
+_PLOTS = "matplotlib"  # Keras, which TensorFlow imports, does without.
+_ASKS = "_HAS_DTENSOR"  # assert_close asks whether to look for DTensors.
 
 
 class _Later(types.ModuleType):
@@ -59,10 +63,18 @@ def _dynamo() -> _Later:
     module = _Later(_DYNAMO)
     utils = _Part("utils", get_optimize_ddp_mode=lambda: "ddp_optimizer")
     rules = _Part("trace_rules", clear_lru_cache=lambda: None)
-    module.__dict__.update(
-        graph_break=graph_break, disable=disable, utils=utils, trace_rules=rules
-    )
+    module.__dict__.update(graph_break=graph_break, disable=disable, utils=utils, trace_rules=rules)
     return module
+
+
+class _IfLoaded:
+    """Whether a module is loaded, asked each time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __bool__(self) -> bool:
+        return self._name in sys.modules
 
 
 class _Finder:
@@ -76,7 +88,7 @@ class _Finder:
         if name in _FRAMEWORKS:
             spec = _spec_of(name)
             if spec is not None:
-                spec.loader.exec_module = _without_garbage(spec.loader.exec_module)
+                spec.loader.exec_module = _lean(spec.loader.exec_module)
             return spec
         package = name.rpartition(".")[0]
         if package in _LATER:
@@ -100,18 +112,23 @@ class _Finder:
 _FINDER = _Finder()
 
 
-def _without_garbage(
-    execute: Callable[[types.ModuleType], None],
-) -> Callable[[types.ModuleType], None]:
-    """The same without a search for garbage, then or later, among what a framework makes."""
+def _lean(execute: Callable[[types.ModuleType], None]) -> Callable[[types.ModuleType], None]:
+    """The same without a search for garbage, then or later, among what a framework makes, and
+    without what few tests use."""
 
     def exec_module(module: types.ModuleType) -> None:
         gc.disable()
+        plots = sys.modules.setdefault(_PLOTS, None)  # type: ignore[arg-type]
         try:
             execute(module)
         finally:
+            if plots is None:
+                del sys.modules[_PLOTS]
             gc.freeze()
             gc.enable()
+        comparison = sys.modules.get("torch.testing._comparison")
+        if hasattr(comparison, _ASKS):
+            setattr(comparison, _ASKS, _IfLoaded("torch.distributed.tensor"))
 
     return exec_module
 
