@@ -41,11 +41,11 @@ from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
 from covey.torch import backend, elastic, ops  # noqa: F401  hvd.elastic.run
+from covey.torch.backend import monitored_barrier
 from covey.torch.checkpoint import Loaded, load, save
 from covey.torch.compression import Compression, Compressor
 from covey.torch.ddp import DistributedDataParallel
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
-from covey.torch.monitored_barrier import monitored_barrier
 from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.torch.optimizer import DistributedOptimizer
 from covey.torch.replicas import check_replicas
