@@ -38,7 +38,6 @@ class Ahead:
         self._hook = None if model is None else model.register_forward_pre_hook(hook)
 
     def close(self) -> None:
-        """There are no passes any more."""
         self.pause()
         if self._hook is not None:
             self._hook.remove()

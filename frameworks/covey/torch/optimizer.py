@@ -17,14 +17,13 @@ import torch
 
 from covey.errors import InvalidArgument
 from covey.group import Group, world
-from covey.method import choose
+from covey.method import GRADIENTS, choose, scale_at
 from covey.notice import warn_as_python
 from covey.reduce_op import Average
 from covey.torch.adasum_trainer import AdasumTrainer
 from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
-from covey.torch.clip import before_update, clipped_step
-from covey.torch.codecs import carried
+from covey.torch.method_state import carried
 from covey.torch.compression import Compression, Compressor
 from covey.torch.core_trainer import CoreTrainer
 from covey.torch.layout import (
@@ -32,13 +31,12 @@ from covey.torch.layout import (
     BucketPlan,
     Groups,
     Named,
+    name_parameters,
     names_of,
-    parameter_names,
 )
 from covey.torch.mixed import MixedTrainer
 from covey.torch.ops import allreduce
 from covey.torch.options import check_options, check_outside, check_passes
-from covey.torch.own import supports_scaling, take_settled
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer
 from covey.torch.snapshot import carry
@@ -46,12 +44,17 @@ from covey.torch.training import (
     empty_gradients,
     end_step,
     leave_training,
-    lr_scale,
     move_to,
     turn,
 )
 from covey.torch.twin import build, convert, restore, start, twin_of
-from covey.torch.update import raise_late
+from covey.torch.update import (
+    before_update,
+    clipped_step,
+    raise_late,
+    scales_itself,
+    take_settled,
+)
 
 
 class _Distributed(torch.optim.Optimizer):
@@ -174,8 +177,22 @@ class _Distributed(torch.optim.Optimizer):
         self._refuse_in_flight("version")
         move_to(self, steps)
 
-    before_update, carry, _parameter_names = before_update, carry, parameter_names
-    _step_supports_amp_scaling = supports_scaling
+    @property
+    def _parameter_names(self) -> Dict[torch.nn.Parameter, str]:
+        """As scripts read it of Horovod's."""
+        named = name_parameters(self, self._covey_options["named_parameters"])
+        return {parameter: name for name, parameter in named}
+
+    before_update, carry = before_update, carry
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """What torch's GradScaler asks."""
+        return scales_itself(self)
+
+    @_step_supports_amp_scaling.setter
+    def _step_supports_amp_scaling(self, value: bool) -> None:
+        self.__dict__["_step_supports_amp_scaling"] = value
+
 
     def finish(self, strict: bool = False) -> None:
         """Makes the parameters the mean over the ranks, if the method has let them differ.
@@ -194,7 +211,11 @@ class _Distributed(torch.optim.Optimizer):
 
     def lr_scale(self) -> float:
         """By what to multiply a learning rate that is right for one rank: ``covey.lr_scale``."""
-        return lr_scale(self)
+        progress, options = self._covey_progress, self._covey_options
+        is_sum = progress.plan.payload == GRADIENTS and options["op"] != Average
+        if not progress.is_shared or is_sum:
+            return 1.0
+        return scale_at(progress.method, progress.steps, options["process_set"].size())
 
     def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def reduced() -> Any:

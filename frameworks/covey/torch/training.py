@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from covey.method import GRADIENTS, plans, scale_at
+from covey.method import plans
 from covey.method_summary import announce
-from covey.reduce_op import Adasum, Average
+from covey.reduce_op import Adasum
 from covey.torch.adasum_trainer import AdasumTrainer
-from covey.torch.codecs import give_back
+from covey.torch.method_state import give_back
 from covey.torch.core_trainer import CoreTrainer
 from covey.torch.equal_start import compare_start
 from covey.torch.look import is_on, refuse
@@ -51,14 +51,11 @@ def open_trainer(optimizer: Any) -> None:
     turn(optimizer)
 
 
-def lr_scale(optimizer: Any) -> float:
-    """By what a learning rate for one rank is to be multiplied, for the step that comes."""
-    progress, options = optimizer._covey_progress, optimizer._covey_options
-    if not progress.is_shared or (
-        progress.plan.payload == GRADIENTS and options["op"] != Average
-    ):
-        return 1.0
-    return scale_at(progress.method, progress.steps, options["process_set"].size())
+def close_trainer(optimizer: Any) -> None:
+    """Its exchanges end as they are; ``open_trainer`` begins others."""
+    if optimizer._covey_trainer is not None:
+        optimizer._covey_trainer.close()
+    optimizer._covey_trainer = None
 
 
 def end_step(optimizer: Any) -> None:
@@ -105,11 +102,10 @@ def leave_training(optimizer: Any) -> None:
     optimizer._covey_progress.refuse_mixed("other parameters than at first")
     if trainer is not None:
         if optimizer._covey_progress.plan.in_rounds:
-            optimizer._covey_progress.unchanged.check(True)
+            optimizer._covey_progress.check_unchanged()
             trainer.finish()
         give_back(optimizer)
-        trainer.close()
-    optimizer._covey_trainer = None
+    close_trainer(optimizer)
 
 
 def turn(optimizer: Any) -> None:
@@ -132,7 +128,9 @@ def fill_gradients(optimizer: Any) -> None:
     if progress.steps > 0:
         return
     if optimizer._covey_reducer is not None:
-        return optimizer._covey_reducer.fill()
+        for bucket in optimizer._covey_reducer.buckets:
+            bucket.fill()
+        return
     filled = optimizer._covey_filled = []
     for _, parameter in progress.named:
         if parameter.grad is None:
