@@ -27,6 +27,7 @@ from covey.objects import allgather_object
 from covey.reduce_op import Sum
 from covey.state import state
 from covey.torch.layout import digest, first_difference
+from covey.torch.tensors import refuse
 
 _UNNAMED = 256  # Operations without a name that may be in flight.
 _HEADER_BYTES = 16
@@ -313,7 +314,7 @@ def _check(tensors: Sequence[torch.Tensor], group: Group) -> None:
         raise InvalidArgument("op=Adasum: there is no tensor")
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"covey.torch works on torch tensors, not on a {type(tensor).__name__}")
+            refuse(tensor)
         if tensor.dtype not in DTYPES or tensor.layout is not torch.strided:
             raise Unsupported(
                 f"op=Adasum is for dense tensors of floating-point numbers, not of {tensor.dtype}, "

@@ -75,13 +75,6 @@ class Ahead:
         self.settle()
 
 
-def begin_pass(optimizer: Any) -> None:
-    """``zero_grad()`` was called."""
-    ahead: Optional[Ahead] = getattr(optimizer._covey_trainer, "ahead", None)
-    if ahead is not None:
-        ahead.look()
-
-
 def _is_watched() -> bool:
     """A tracer records the model, or it runs with other parameters."""
     transforms = torch._C._functorch.peek_interpreter_stack()

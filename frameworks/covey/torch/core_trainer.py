@@ -16,10 +16,11 @@ from covey import _native
 from covey.errors import Aborted, CoveyError, InvalidArgument, NotFinite, Timeout, Unsupported
 from covey.group import Group
 from covey.method import GRADIENTS, MODEL, parsed, plans
+from covey.notice import warn
 from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
 from covey.torch.ahead import Ahead
-from covey.torch.ending import Flushed, dropped, say_alone, say_dropped
+from covey.torch.ending import Flushed, dropped, say_dropped
 from covey.torch.hypers import read_hypers
 from covey.torch.layout import Named, plan_whole
 from covey.torch.model_exchange import ModelExchange, relative_distance
@@ -233,7 +234,8 @@ class CoreTrainer(TrainerActions):
         except (Timeout, Aborted) as missing:
             if strict or not progress.plan.ends_alone:
                 raise
-            say_alone(missing)
+            # There is no mean of those that are there.
+            warn(f"{missing}; finish() ends without a mean: this rank keeps its own model")
         finally:
             say_dropped(known)
         self._is_due = False

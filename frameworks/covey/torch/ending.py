@@ -34,11 +34,6 @@ _STAY_S = 1.0  # For the first rank to look, and for digests that are under way.
 _LOOK_S = 0.001
 
 
-def say_alone(missing: CoveyError) -> None:
-    """Warns in the words of the error: there is no mean of those that are there."""
-    warn(f"{missing}; finish() ends without a mean: this rank keeps its own model")
-
-
 def dropped() -> int:
     """How many steps of this rank were dropped, of all its optimizers."""
     return int(json.loads(_native.stats())["round_dropped"])

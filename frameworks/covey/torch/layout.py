@@ -88,15 +88,6 @@ def numbered(optimizer: Any) -> List[Named]:
     ]
 
 
-def names_of(
-    named: Optional[Iterable[Named]], model: Optional[torch.nn.Module]
-) -> Optional[List[Named]]:
-    """The names a user gives, by themselves or in a model."""
-    if named is None and model is not None:
-        named = model.named_parameters()
-    return None if named is None else list(named)
-
-
 def name_parameters(
     optimizer: torch.optim.Optimizer, given: Optional[List[Named]]
 ) -> List[Named]:

@@ -14,8 +14,6 @@ from typing import Iterable, List, Optional, Tuple
 import torch
 
 from covey import _native
-from covey.errors import NotFinite
-from covey.state import state
 from covey.step_stats import configured
 from covey.torch.tensors import CODES
 
@@ -57,10 +55,3 @@ def unfit(gradients: Found, step: int) -> str:
         return ""
     more = f" and in {others} more" if others else ""
     return f"an unfit gradient at step {step}: {', '.join(words)}{more}"
-
-
-def refuse(why: str) -> None:
-    """Raises NotFinite for what ``unfit`` says of this rank, if it says anything."""
-    if why:
-        rank = state.require().rank
-        raise NotFinite(f"rank {rank} has {why}", rank)

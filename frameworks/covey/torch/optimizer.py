@@ -21,19 +21,12 @@ from covey.method import GRADIENTS, choose, scale_at
 from covey.notice import warn_as_python
 from covey.reduce_op import Average
 from covey.torch.adasum_trainer import AdasumTrainer
-from covey.torch.ahead import begin_pass
+from covey.torch.ahead import Ahead
 from covey.torch.bucket import Reduction
 from covey.torch.method_state import carried
 from covey.torch.compression import Compression, Compressor
 from covey.torch.core_trainer import CoreTrainer
-from covey.torch.layout import (
-    BUCKET_BYTES,
-    BucketPlan,
-    Groups,
-    Named,
-    name_parameters,
-    names_of,
-)
+from covey.torch.layout import BUCKET_BYTES, BucketPlan, Groups, Named, name_parameters
 from covey.torch.mixed import MixedTrainer
 from covey.torch.ops import allreduce
 from covey.torch.options import check_options, check_outside, check_passes
@@ -242,7 +235,9 @@ class _Distributed(torch.optim.Optimizer):
             self._covey_reducer.forget()
         self._covey_is_settled = False
         self._covey_super().zero_grad(*args, **kwargs)
-        begin_pass(self)
+        ahead: Optional[Ahead] = getattr(self._covey_trainer, "ahead", None)
+        if ahead is not None:
+            ahead.look()
         raise_late(self)
 
     def _refuse_in_flight(self, what: str) -> None:
@@ -340,12 +335,14 @@ def DistributedOptimizer(
         >>> optimizer = hvd.DistributedOptimizer(sgd, named_parameters=model.named_parameters())
     """
     check_options(optimizer, op, gradient_predivide_factor, compression)
+    if named_parameters is None and model is not None:
+        named_parameters = model.named_parameters()
     wrapped = twin_of(
         optimizer,
         _Distributed,
         Progress(choose(method, settings), process_set),
         check_passes(backward_passes_per_step),
-        named_parameters=names_of(named_parameters, model),
+        named_parameters=None if named_parameters is None else list(named_parameters),
         model=model,
         compression=compression,
         op=op,

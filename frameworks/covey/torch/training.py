@@ -11,14 +11,16 @@ from typing import Any
 
 import torch
 
+from covey.errors import NotFinite
 from covey.method import plans
 from covey.method_summary import announce
 from covey.reduce_op import Adasum
+from covey.state import state
 from covey.torch.adasum_trainer import AdasumTrainer
 from covey.torch.method_state import give_back
 from covey.torch.core_trainer import CoreTrainer
 from covey.torch.equal_start import compare_start
-from covey.torch.look import is_on, refuse
+from covey.torch.look import is_on
 from covey.torch.options import check_plan
 from covey.torch.reducer import Reducer
 
@@ -70,7 +72,9 @@ def end_step(optimizer: Any) -> None:
         progress.move(progress.steps + 1)
     progress.step_stats.end_step()
     turn(optimizer)
-    refuse(why)
+    if why:
+        rank = state.require().rank
+        raise NotFinite(f"rank {rank} has {why}", rank)
 
 
 def move_to(optimizer: Any, steps: int) -> None:

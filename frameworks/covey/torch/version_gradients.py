@@ -77,14 +77,13 @@ class VersionGradients:
         self._scale, is_whole = take_scale(self._optimizer)
         self._has_given = True
         progress = self._optimizer._covey_progress
-        progress.unfit = self._find_unfit() if is_whole and is_on() else ""
+        progress.unfit = ""
+        if is_whole and is_on():
+            slots = (slot for span in self._spans for slot in span.plan.slots)
+            found = ((slot.name, slot.parameter.grad) for slot in slots)
+            progress.unfit = unfit(found, progress.steps)
         self.unfit = progress.unfit if is_whole else _OVERFLOW
         return self.unfit or None, self.hypers
-
-    def _find_unfit(self) -> str:
-        slots = (slot for span in self._spans for slot in span.plan.slots)
-        step = self._optimizer._covey_progress.steps
-        return unfit(((slot.name, slot.parameter.grad) for slot in slots), step)
 
     def collect(self) -> None:
         """The contribution becomes this rank's gradients."""
@@ -133,7 +132,10 @@ class VersionGradients:
         script adds to gradients that are not zero. That is looked at before a version is read, for
         gradients may lie in the memory of an earlier one, which changes with that."""
         self._kept = [parameter.grad for parameter in self._parameters]
-        return any(gradient is not None and _holds(gradient) for gradient in self._kept)
+        return any(
+            gradient is not None and (gradient.layout is not torch.strided or bool(gradient.any()))
+            for gradient in self._kept
+        )
 
     def end_pass(self) -> None:
         """Versions were read: gradients are those of the pass that begins, which has none yet."""
@@ -141,8 +143,3 @@ class VersionGradients:
         with torch.no_grad():
             for parameter, gradient in zip(self._parameters, kept):
                 parameter.grad = None if gradient is None else gradient.zero_()
-
-
-def _holds(gradient: torch.Tensor) -> bool:
-    """Something besides zeros."""
-    return gradient.layout is not torch.strided or bool(gradient.any())
