@@ -335,14 +335,12 @@ def DistributedOptimizer(
         >>> optimizer = hvd.DistributedOptimizer(sgd, named_parameters=model.named_parameters())
     """
     check_options(optimizer, op, gradient_predivide_factor, compression)
-    if named_parameters is None and model is not None:
-        named_parameters = model.named_parameters()
     wrapped = twin_of(
         optimizer,
         _Distributed,
         Progress(choose(method, settings), process_set),
         check_passes(backward_passes_per_step),
-        named_parameters=None if named_parameters is None else list(named_parameters),
+        named_parameters=_listed(named_parameters, model),
         model=model,
         compression=compression,
         op=op,
@@ -353,6 +351,15 @@ def DistributedOptimizer(
         bucket_bytes=bucket_bytes,
     )
     return start(wrapped)
+
+
+def _listed(
+    named: Optional[Iterable[Named]], model: Optional[torch.nn.Module]
+) -> Optional[List[Named]]:
+    """The names that a user gives, by themselves or in a model."""
+    if named is None and model is not None:
+        named = model.named_parameters()
+    return None if named is None else list(named)
 
 
 def distribute(optimizer: torch.optim.Optimizer, method: str, **options: Any) -> None:
