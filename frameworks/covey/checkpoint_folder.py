@@ -3,7 +3,7 @@
     manifest.json   what it is: method, ranks, where each of them is, the tensors' names, and length
                     and hash of every file, its own included
 
-The other files are a framework's (``covey/torch/folder.py``).
+The other files are a framework's (``covey/torch/plain.py``).
 
 It is written beside its place, under a name with a dot, every file to the disc, and changes place
 with the older folder in one step of the file system. Nothing here talks to other ranks.

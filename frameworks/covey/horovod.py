@@ -1,30 +1,64 @@
-"""Horovod's names that are the same under every framework: process sets, and what is built in."""
+"""Horovod's names that are the same under every framework: ranks, operators, process sets, and what
+is built in."""
 
 from __future__ import annotations
 
 import os
 from typing import Iterable, Union
 
+from covey.basics import (
+    cross_rank,
+    cross_size,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
 from covey.errors import OperationError
 from covey.group import Group, world
 from covey.plugin_path import plugin_folders
+from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
 
 __all__ = [
+    "Adasum",
+    "Average",
     "HorovodInternalError",
+    "Max",
+    "Min",
     "ProcessSet",
+    "Product",
+    "Sum",
     "add_process_set",
     "ccl_built",
+    "cross_rank",
+    "cross_size",
     "cuda_built",
     "ddl_built",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "local_rank",
+    "local_size",
     "mpi_built",
     "mpi_enabled",
     "mpi_threads_supported",
     "nccl_built",
+    "rank",
     "remove_process_set",
     "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
 ]
 
 _CUDA = "libcovey_cuda.so"

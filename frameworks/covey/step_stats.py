@@ -78,10 +78,13 @@ class StepStats:
         if self.injector is not None:
             self._work_s = self.injector.work_s()
 
-    def arrived(self, step: int, needed: int, at: Optional[float] = None) -> None:
-        """This rank has come to exchange ``step``, which happens once ``needed`` have; just now, or
-        ``at`` a time of ``time.monotonic()``."""
-        self._arrivals.append((step, time.monotonic() if at is None else at, needed))
+    def arrived(self, step: int, needed: int) -> None:
+        """This rank has just come to exchange ``step``, which happens once ``needed`` have."""
+        self._arrivals.append((step, time.monotonic(), needed))
+
+    def came(self, arrivals: Sequence[Tuple[int, int, int]]) -> None:
+        """The core has this rank's arrivals: ``covey_trainer_arrivals`` since the last call."""
+        self._arrivals.extend((key, at / 1e9, needed) for key, at, needed in arrivals)
 
     def end_step(self) -> None:
         """``step()`` ends. The counts begin with the end of the first one."""
@@ -97,13 +100,11 @@ class StepStats:
         if self.injector is not None:
             self.injector.end_step(step, self._work_s)
 
-    def timed(self, counts: Mapping[str, Any], arrivals: Sequence[Tuple[int, int, int]]) -> None:
-        """Steps that the core has timed: all of ``covey_trainer_stats``, and what
-        ``covey_trainer_arrivals`` has had since the last call."""
+    def timed(self, counts: Mapping[str, Any]) -> None:
+        """Steps that the core has timed: all of ``covey_trainer_stats``."""
         self.steps = counts["steps"]
         if self.steps > 0:
             self._began, self._last = _moment(*counts["first"]), _moment(*counts["last"])
-        self._arrivals.extend((key, at / 1e9, needed) for key, at, needed in arrivals)
 
     def _begin(self) -> None:
         """The first step is over: it has made buckets, and more."""

@@ -93,7 +93,8 @@ class TrainedSteps:
         if not counts:
             return  # It is closed, or within a call.
         self._stats.applied(counts, self._counts)
-        self._stats.timed(counts, _native.trainer_arrivals(self._number))
+        self._stats.timed(counts)
+        self._stats.came(_native.trainer_arrivals(self._number))
         self._counts = counts
 
     def flush(self) -> None:

@@ -31,6 +31,13 @@ IN_STEP, IN_FINISH = 1, 2
 """Of ``Position.is_open``."""
 
 
+class Verb:
+    """covey_verb of core/api/covey_trainer.h."""
+
+    COLLECT_GRADIENTS, COLLECT_MODEL, UPDATE, LOAD_MODEL, DONE, PACK, UNPACK = range(1, 8)
+    LIST, TAKE, VACATE = range(8, 11)
+
+
 class Seen(NamedTuple):
     """covey_seen of core/api/covey_trainer.h.
 
@@ -57,6 +64,7 @@ class TrainerHandle:
     def __init__(self, num_spans: int, trainer: int = 0) -> None:
         self._trainer = trainer
         self._num_spans = num_spans
+        self._num_hypers = 0
 
     @property
     def number(self) -> int:
@@ -97,3 +105,23 @@ class TrainerHandle:
     def arrays(self) -> List[Tuple[str, int, int]]:
         """Between two steps: what the method replicates on all ranks: names, addresses, bytes."""
         return _native.trainer_state(self._trainer)
+
+    def _perform(self) -> None:
+        """Does what the core asks for until its call is over."""
+        while True:
+            action: Any = _native.trainer_next(self._trainer, self._num_hypers)
+            if action[0] == Verb.DONE:
+                return
+            try:
+                self._do(*action)
+            except BaseException:
+                _native.trainer_ack(self._trainer, action[1], False)
+                raise
+            _native.trainer_ack(self._trainer, action[1], True)
+
+    def _do(
+        self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int, own: int,
+        scale: float,
+    ) -> None:
+        """One action: ``covey_action`` of core/api/covey_trainer.h."""
+        raise NotImplementedError

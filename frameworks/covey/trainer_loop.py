@@ -20,12 +20,8 @@ from covey.method import parsed
 from covey.reduce_op import core_code
 from covey.state import state
 from covey.trained_steps import TrainedSteps
-from covey.trainer_handle import TrainerHandle
+from covey.trainer_handle import TrainerHandle, Verb
 from covey.training_terms import are_rounded_apart, begin_name, end_name
-
-# covey_verb of core/api/covey_trainer.h.
-(_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK, _LIST,
- _TAKE) = range(1, 10)
 
 Tensors = Sequence[Any]
 Update = Callable[[List[Any], Tuple[float, ...]], None]
@@ -46,7 +42,6 @@ class TrainerLoop(TrainerHandle):
         super().__init__(len(parameters))
         self._framework, self._update = framework, update
         self.parameters, self._kept = list(parameters), list(kept)
-        self._num_hypers = 0
         self._gradients: Tensors = ()
         self._listed: List[Any] = []  # While the core has them.
         self._is_within = False  # A call of the core.
@@ -122,45 +117,38 @@ class TrainerLoop(TrainerHandle):
         """Does what the core asks for until the call is over."""
         self._is_within = True
         try:
-            while True:
-                action = _native.trainer_next(self._trainer, self._num_hypers)
-                if action[0] == _DONE:
-                    return
-                try:
-                    self._do(*action[:5])
-                except BaseException:
-                    _native.trainer_ack(self._trainer, action[1], False)
-                    raise
-                _native.trainer_ack(self._trainer, action[1], True)
+            self._perform()
         finally:
             self._is_within = False
 
-    def _do(self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int) -> None:
-        if verb == _COLLECT_GRADIENTS:
+    def _do(
+        self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int, *of_own: Any
+    ) -> None:
+        if verb == Verb.COLLECT_GRADIENTS:
             self._copy(self._memory(of_model=False), self._gradients)
-        elif verb == _UPDATE:
+        elif verb == Verb.UPDATE:
             self._update(self._memory(of_model=False), hypers)
-        elif verb == _COLLECT_MODEL:
+        elif verb == Verb.COLLECT_MODEL:
             self._copy(self._memory(of_model=True), self.parameters)
-        elif verb == _LOAD_MODEL:
+        elif verb == Verb.LOAD_MODEL:
             self._copy(self.parameters, self._memory(of_model=True))
-        elif verb == _PACK:
+        elif verb == Verb.PACK:
             parts = [self._on_host(it) for it in self._everything]
             places = [self._framework.address(it) for it in parts]
             _native.trainer_give(self._trainer, tuple(places), tuple(map(self._bytes, parts)))
-        elif verb == _LIST:
+        elif verb == Verb.LIST:
             self._listed = [self._on_host(it) for it in self._kept]
             listed = [
                 (self._framework.address(it), self._framework.code(it), self._count(it))
                 for it in self._listed
             ]
             _native.trainer_list(self._trainer, None, *zip(*listed), None)
-        elif verb == _TAKE:
+        elif verb == Verb.TAKE:
             for tensor, here in zip(self._kept, self._listed):
                 if here is not tensor:
                     self._framework.assign(tensor, here)
             self._listed = []
-        elif verb == _UNPACK:
+        elif verb == Verb.UNPACK:
             assert length == sum(map(self._bytes, self._everything))
             for tensor in self._everything:
                 self._framework.assign(tensor, self._view(image, tensor))

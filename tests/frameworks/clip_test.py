@@ -20,7 +20,7 @@ from whole_numbers import watch
 import covey
 import covey.torch as hvd
 from covey.method_summary import start_summary
-from covey.torch.clip import norm_of
+from covey.torch.update import norm_of
 
 pool = SharedPool(__file__)
 

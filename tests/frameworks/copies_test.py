@@ -13,7 +13,7 @@ import torch
 from ranks import SEED
 
 from covey import _native
-from covey.torch.copies import copy_past_caches
+from covey.torch.spans import copy_past_caches
 
 SHAPES = ((), (0,), (1,), (7,), (3, 1, 5), (64, 3, 3, 3), (1000, 37), (2, 0, 3), (262144,))
 

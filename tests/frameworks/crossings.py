@@ -16,14 +16,14 @@ from whole_numbers import digest
 import covey
 import covey.torch as hvd
 from covey.torch.core_trainer import CoreTrainer
-from covey.torch.trainer_actions import LIST, LOAD_MODEL, VACATE
+from covey.trainer_handle import Verb
 
 # Actions after which ranks wait for all.
 AT_THE_END = "the mean of all models, in finish()"
 STATE = "the list of what an optimizer keeps"
 ROUNDS = "the end of the memory of rounds"
 SWITCH = 6  # The step before which the method changes.
-_VERBS = {AT_THE_END: LOAD_MODEL, STATE: LIST, ROUNDS: VACATE}
+_VERBS = {AT_THE_END: Verb.LOAD_MODEL, STATE: Verb.LIST, ROUNDS: Verb.VACATE}
 
 
 class Crossed(NamedTuple):

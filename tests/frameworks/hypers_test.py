@@ -17,7 +17,7 @@ from whole_numbers import digest, watch
 
 import covey
 import covey.torch as hvd
-from covey.torch.hypers import Hypers
+from covey.torch.hypers import read_hypers, write_hypers
 
 pool = SharedPool(__file__)
 LATE = 1
@@ -165,14 +165,13 @@ class HypersTest(unittest.TestCase):
     def test_what_is_no_number_stays(self) -> None:
         parameter = torch.nn.Parameter(torch.zeros(2, 2))
         optimizer = torch.optim.Adafactor([parameter], lr=0.1)  # Its eps are None and a number.
-        hypers = Hypers(optimizer)
-        before = hypers.read()
+        before = read_hypers(optimizer)
         optimizer.param_groups[0]["lr"] = 0.2
         optimizer.param_groups[0]["eps"] = (None, 0.5)
-        hypers.write(before)
+        write_hypers(optimizer, before)
         self.assertEqual(optimizer.param_groups[0]["lr"], 0.1)
         self.assertEqual(optimizer.param_groups[0]["eps"], (None, 1e-3))
-        self.assertEqual(hypers.read(), before)
+        self.assertEqual(read_hypers(optimizer), before)
 
     def test_a_group_is_added_after_what_was_left(self) -> None:
         results = pool(3).call(group_is_added_late)

@@ -20,7 +20,7 @@ from whole_numbers import Trainer, digest, watch
 import covey
 import covey.torch as hvd
 from covey.torch.core_trainer import CoreTrainer
-from covey.torch.trainer_actions import COLLECT_MODEL
+from covey.trainer_handle import Verb
 
 WARMUP = 40
 STEP_S = 0.002  # Stands for computing: else others are in their thousandth step before it is seen.
@@ -53,7 +53,7 @@ def note_hand_over(optimizer: Any) -> List[str]:
     whole = CoreTrainer._do
 
     def noted(self: Any, *action: Any) -> None:
-        if action[0] == COLLECT_MODEL and not hashes:
+        if action[0] == Verb.COLLECT_MODEL and not hashes:
             hashes.append(all_of(optimizer))
         whole(self, *action)
 

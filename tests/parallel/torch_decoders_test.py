@@ -4,6 +4,7 @@ nothing of it has been taken over. Method: valid ones changed at random (fuzz.py
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ from fuzz import FuzzTestCase
 
 from covey import checkpoint_folder
 from covey.errors import CoveyError
-from covey.torch import folder
+from covey.torch import plain
 from covey.torch.snapshot import State
 
 
@@ -90,16 +91,16 @@ class CheckpointsTest(FuzzTestCase):
         self.path = pathlib.Path(kept.name) / "checkpoint"
         part = checkpoint_folder.begin(self.path)
         content = {"weight": torch.ones(3), "steps": 7}
-        dump = folder.dump(content)
-        files = {folder.MODEL: tuple(checkpoint_folder.write(part, folder.MODEL, dump))}
+        dump = functools.partial(torch.save, content)
+        files = {plain.MODEL: tuple(checkpoint_folder.write(part, plain.MODEL, dump))}
         manifest = {"format": checkpoint_folder.FORMAT, "size": 1, "files": files}
         checkpoint_folder.commit(part, self.path, manifest)
 
     def read(self) -> None:
         where = checkpoint_folder.find(self.path)
         manifest = checkpoint_folder.read_manifest(where)
-        checkpoint_folder.check(where, folder.MODEL, manifest.get("files", {}))
-        folder.read(where, folder.MODEL, manifest.get("files", {}))
+        checkpoint_folder.check(where, plain.MODEL, manifest.get("files", {}))
+        plain.read(where, plain.MODEL, manifest.get("files", {}))
 
     def changes(self, name: str, hashes_again: bool, rounds: int) -> None:
         self.read()
@@ -116,7 +117,7 @@ class CheckpointsTest(FuzzTestCase):
                 with contextlib.suppress(ValueError, AttributeError, TypeError, RecursionError):
                     manifest = json.loads(manifest_path.read_bytes())
                     manifest.pop("sha256", None)
-                    if name == folder.MODEL:
+                    if name == plain.MODEL:
                         manifest["files"][name] = [len(data), hashlib.sha256(data).hexdigest()]
                     manifest["sha256"] = checkpoint_folder._hash_of(manifest)
                     manifest_path.write_text(json.dumps(manifest), encoding="utf-8")
@@ -134,11 +135,11 @@ class CheckpointsTest(FuzzTestCase):
         self.changes(checkpoint_folder.MANIFEST, True, 500)
 
     def test_files_with_their_hash(self) -> None:
-        self.changes(folder.MODEL, True, 300)
+        self.changes(plain.MODEL, True, 300)
 
     def test_a_pipe_is_no_file(self) -> None:
-        os.unlink(self.path / folder.MODEL)
-        os.mkfifo(self.path / folder.MODEL)
+        os.unlink(self.path / plain.MODEL)
+        os.mkfifo(self.path / plain.MODEL)
         with self.assertRaisesRegex(CoveyError, "model.pt is cut short"):
             self.read()
 

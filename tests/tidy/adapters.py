@@ -21,7 +21,6 @@ ADAPTERS = (
     "frameworks/covey/torch/core_trainer.py",
     "frameworks/covey/torch/mixed.py",
     "frameworks/covey/torch/model_exchange.py",
-    "frameworks/covey/torch/tensor_loop.py",
     "frameworks/covey/torch/trainer_actions.py",
     "frameworks/covey/torch/version_gradients.py",
     "frameworks/covey/trainer_loop.py",

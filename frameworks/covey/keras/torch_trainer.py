@@ -14,7 +14,7 @@ from covey.keras.resumption import BEGIN, Resumption, go_on, replicated
 from covey.method import plan
 from covey.names import next_prefix
 from covey.ops import broadcast_
-from covey.torch.tensor_loop import TensorLoop
+from covey.torch.mixed import TensorLoop
 from covey.torch.tensors import CODES
 from covey.training_terms import Terms, begin_name, meet, mixed_name, terms_of
 

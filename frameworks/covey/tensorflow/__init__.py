@@ -34,25 +34,10 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from .. import horovod  # Relative: pyright knows its __all__ so.
-from covey.basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
 from covey.collectives import barrier, join
 from covey.errors import Unsupported
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.ops import absent
-from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
 from covey.tensorflow import neighbor_ops, ops, place_ops
 from covey.tensorflow.compression import Compression
 from covey.tensorflow.functions import (
@@ -69,17 +54,11 @@ from covey.tensorflow.place_ops import *  # noqa: F401,F403
 from covey.tensorflow.tape import DistributedGradientTape
 
 __all__ = [
-    "Adasum",
-    "Average",
     "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
-    "Max",
-    "Min",
     "PartialDistributedGradientTape",
-    "Product",
-    "Sum",
     "SyncBatchNormalization",
     "allgather_object",
     "barrier",
@@ -89,21 +68,9 @@ __all__ = [
     "broadcast_object_fn",
     "broadcast_variables",
     "consensus",
-    "cross_rank",
-    "cross_size",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "join",
     "load",
-    "local_rank",
-    "local_size",
-    "rank",
     "save",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
 ]
 __all__ += horovod.__all__
 __all__ += ops.__all__

@@ -20,32 +20,17 @@ from __future__ import annotations
 from typing import Any, List
 
 from .. import horovod  # Relative: pyright knows its __all__ so.
-from covey.basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
 from covey.handles import Handle, checked, poll
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
-from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
 from covey.torch import backend, elastic, ops  # noqa: F401  hvd.elastic.run
+from covey.torch.backend import monitored_barrier
 from covey.torch.checkpoint import Loaded, load, save
 from covey.torch.compression import Compression, Compressor
 from covey.torch.ddp import DistributedDataParallel
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
-from covey.torch.monitored_barrier import monitored_barrier
 from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.torch.optimizer import DistributedOptimizer
 from covey.torch.replicas import check_replicas
@@ -57,8 +42,6 @@ from covey.torch.view import Consensus, consensus
 backend.register()
 
 __all__ = [
-    "Adasum",
-    "Average",
     "Compression",
     "Compressor",
     "Consensus",
@@ -66,10 +49,6 @@ __all__ = [
     "DistributedOptimizer",
     "Handle",
     "Loaded",
-    "Max",
-    "Min",
-    "Product",
-    "Sum",
     "SyncBatchNorm",
     "allgather_object",
     "broadcast_object",
@@ -77,24 +56,12 @@ __all__ = [
     "broadcast_parameters",
     "check_replicas",
     "consensus",
-    "cross_rank",
-    "cross_size",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "load",
-    "local_rank",
-    "local_size",
     "lr_scale",
     "monitored_barrier",
     "poll",
-    "rank",
     "save",
-    "shutdown",
-    "size",
     "sparse_allreduce_async",
-    "start_timeline",
-    "stop_timeline",
     "synchronize",
 ]
 __all__ += horovod.__all__

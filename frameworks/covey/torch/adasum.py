@@ -2,7 +2,7 @@
 
 Maleki, Musuvathi, Mytkowicz, Saarikivi, Xu, Eksarevskiy, Ekanayake and Barsoum (2021), Scaling
 Distributed Training with Adaptive Summation, MLSys, arXiv:2006.02924. ``covey/adasum_layout.py``
-and ``adasum_parts.py`` have the arithmetic. Here each rank gets one part of all ranks' vectors by
+has the arithmetic. Here each rank gets one part of all ranks' vectors by
 an alltoall, so that of the L bytes of a vector (P-1)/P L travel; it goes through the levels of
 pairs, for each of which three numbers per tensor and pair are added up over the ranks; an allgather
 of (P-1)/P L bytes ends it. So the bytes are those of an allreduce in a ring, for any number of
@@ -15,21 +15,134 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from covey.adasum_layout import levels_of
+from covey.adasum_layout import Pair, Segment, factors_of, levels_of, part_of, segments_of
 from covey.call_variants import LATER, CallVariant
 from covey.errors import CoveyError, InvalidArgument, Mismatch, Unsupported
 from covey.group import Group
 from covey.objects import allgather_object
 from covey.reduce_op import Sum
 from covey.state import state
-from covey.torch.adasum_parts import DTYPES, HEADER_BYTES, Parts
-from covey.torch.layout import first_difference
+from covey.torch.layout import digest, first_difference
+from covey.torch.tensors import refuse
 
 _UNNAMED = 256  # Operations without a name that may be in flight.
+_HEADER_BYTES = 16
+_HALVES = (torch.float16, torch.bfloat16)
+DTYPES = (torch.float32, torch.float64, *_HALVES)
+"""The dtypes of Adasum; halves are added in float32."""
+
+
+class _Kind(NamedTuple):
+    """The tensors of one dtype: they lie one behind the other, in as many parts as ranks."""
+
+    dtype: torch.dtype
+    numbers: List[int]  # The tensors, by their indices.
+    part: int  # Elements of a part.
+    offset: int  # Bytes of a message before the part.
+
+
+class _Parts:
+    """The tensors of one operation, divided between ``ranks``: the parts of rank ``index``. No
+    communication.
+
+    A message to a rank is a header of 16 bytes, which is the same where the ranks have equal
+    tensors, then its part of each dtype.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], ranks: int, index: int, scale: str) -> None:
+        self.lines = [f"{str(it.dtype)[6:]} {list(it.shape)}" for it in tensors] + [scale]
+        self._shapes = [it.shape for it in tensors]
+        self._ranks = ranks
+        self._kinds: List[_Kind] = []
+        offset = _HEADER_BYTES
+        for dtype in dict.fromkeys(it.dtype for it in tensors):
+            numbers = [i for i, it in enumerate(tensors) if it.dtype is dtype]
+            part = part_of([tensors[i].numel() for i in numbers], ranks, dtype.itemsize)
+            self._kinds.append(_Kind(dtype, numbers, part, offset))
+            offset += part * dtype.itemsize
+        self.message_bytes = offset
+        self._segments = [self._segments_of(kind, index) for kind in self._kinds]
+        self._rows: List[torch.Tensor] = []  # By dtype: [ranks, part].
+
+    def _segments_of(self, kind: _Kind, index: int) -> List[Segment]:
+        counts = [self._shapes[number].numel() for number in kind.numbers]
+        found = segments_of(counts, kind.part, index)
+        return [it._replace(number=kind.numbers[it.number]) for it in found]
+
+    def header(self) -> bytes:
+        """The same on all ranks, or they differ."""
+        return digest(self.lines)
+
+    def messages(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        """[ranks * message_bytes] uint8. One message to each rank."""
+        device = tensors[0].device
+        made = torch.zeros(self._ranks, self.message_bytes, dtype=torch.uint8, device=device)
+        made[:, :_HEADER_BYTES] = torch.tensor(list(self.header()), dtype=torch.uint8)
+        for kind in self._kinds:
+            flat = torch.zeros(self._ranks * kind.part, dtype=kind.dtype, device=device)
+            whole = [tensors[i].detach().reshape(-1) for i in kind.numbers]
+            length = sum(it.numel() for it in whole)
+            torch.cat(whole, out=flat[:length])
+            made[:, self._place(kind)] = flat.view(self._ranks, kind.part).view(torch.uint8)
+        return made.view(-1)
+
+    def _place(self, kind: _Kind) -> slice:
+        return slice(kind.offset, kind.offset + kind.part * kind.dtype.itemsize)
+
+    def receive(self, messages: torch.Tensor, scale: float) -> None:
+        """``messages``: [ranks * message_bytes] uint8, one of each rank; takes ``scale`` of it."""
+        by_rank = messages.view(self._ranks, self.message_bytes)
+        for kind in self._kinds:
+            rows = by_rank[:, self._place(kind)].reshape(-1).view(kind.dtype)
+            rows = rows.view(self._ranks, kind.part)
+            wide = torch.float32 if kind.dtype in _HALVES else kind.dtype
+            self._rows.append(rows.to(wide) * scale)
+
+    def dots(self, pairs: Sequence[Pair]) -> torch.Tensor:
+        """[3, pairs, tensors] float64 The dot products aa, bb and ab of what lies here."""
+        found = torch.zeros(3, len(pairs), len(self._shapes), dtype=torch.float64)
+        first, second = [i for i, _ in pairs], [j for _, j in pairs]
+        for rows, segments in zip(self._rows, self._segments):
+            for number, begin, end in segments:
+                a, b = rows[first, begin:end].double(), rows[second, begin:end].double()
+                found[0, :, number] = (a * a).sum(1)
+                found[1, :, number] = (b * b).sum(1)
+                found[2, :, number] = (a * b).sum(1)
+        return found
+
+    def combine(self, pairs: Sequence[Pair], dots: torch.Tensor) -> None:
+        """``dots``: the same of all ranks."""
+        factors = factors_of(dots[:2], dots[2], torch.where).tolist()
+        for rows, segments in zip(self._rows, self._segments):
+            for number, begin, end in segments:
+                for p, (i, j) in enumerate(pairs):
+                    a, b = rows[i, begin:end], rows[j, begin:end]
+                    a.mul_(factors[0][p][number]).add_(b, alpha=factors[1][p][number])
+
+    def result(self, scale: float) -> torch.Tensor:
+        """[message_bytes - 16] uint8 This rank's part of the whole, times ``scale``."""
+        parts = [
+            (rows[0] * scale).to(kind.dtype).view(torch.uint8)
+            for kind, rows in zip(self._kinds, self._rows)
+        ]
+        self._rows = []
+        return torch.cat(parts)
+
+    def put(self, results: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
+        """``results``: [ranks * (message_bytes - 16)] uint8 The ``result`` of each rank."""
+        by_rank = results.view(self._ranks, self.message_bytes - _HEADER_BYTES)
+        for kind in self._kinds:
+            begin = kind.offset - _HEADER_BYTES
+            place = slice(begin, begin + kind.part * kind.dtype.itemsize)
+            flat = by_rank[:, place].reshape(-1).view(kind.dtype)
+            lengths = [self._shapes[i].numel() for i in kind.numbers]
+            pieces = flat[: sum(lengths)].split(lengths)
+            for i, piece in zip(kind.numbers, pieces):
+                outputs[i].detach().copy_(piece.view(self._shapes[i]))
 
 
 class Adasum:
@@ -52,7 +165,7 @@ class Adasum:
         self._levels = levels_of(group.size())
         self._level = -1
         scale = f"factors {scales[0]} and {scales[1]}"
-        self._parts = Parts(tensors, group.size(), group.rank() or 0, scale)
+        self._parts = _Parts(tensors, group.size(), group.rank() or 0, scale)
         messages = self._parts.messages(tensors)
         self._handle: Any = self._collectives.alltoall(
             LATER, messages, None, f"{name}.parts", group
@@ -90,7 +203,6 @@ class Adasum:
             self.poll()
 
     def _awaited(self) -> bytes:
-        """As of a handle."""
         return b"" if self._has_ended else bytes(self._handle._awaited())
 
     def _advance(self, timeout: Optional[float]) -> None:
@@ -132,7 +244,7 @@ class Adasum:
     def _check(self, messages: torch.Tensor, counts: Sequence[int]) -> None:
         """Raises Mismatch, on every rank: the tensors differ; names the first difference."""
         own = self._parts.header()
-        headers = [piece[:HEADER_BYTES] for piece in messages.split(list(counts))]
+        headers = [piece[:_HEADER_BYTES] for piece in messages.split(list(counts))]
         if all(bytes(header.tolist()) == own for header in headers):
             return
         lines = self._parts.lines
@@ -156,7 +268,6 @@ class AdasumStreams:
         self._init_epoch = state.init_epoch
 
     def drop(self, one: Adasum) -> None:
-        """``one`` has ended."""
         if one in self._in_flight:
             self._in_flight.remove(one)
 
@@ -186,7 +297,10 @@ class AdasumStreams:
         """
         tensors = list(tensors)
         _check(tensors, group)
-        outputs = tensors if variant.in_place else [_room(tensor) for tensor in tensors]
+        outputs = tensors if variant.in_place else [
+            torch.empty_like(it, memory_format=torch.contiguous_format, requires_grad=False)
+            for it in tensors
+        ]
         if name is None:
             name = f"unnamed.{self._next_number(group)}"
         made = Adasum(self, tensors, outputs, f"adasum.{name}", scales, group)
@@ -195,16 +309,12 @@ class AdasumStreams:
         return made
 
 
-def _room(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
-
-
 def _check(tensors: Sequence[torch.Tensor], group: Group) -> None:
     if not tensors:
         raise InvalidArgument("op=Adasum: there is no tensor")
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"covey.torch works on torch tensors, not on a {type(tensor).__name__}")
+            refuse(tensor)
         if tensor.dtype not in DTYPES or tensor.layout is not torch.strided:
             raise Unsupported(
                 f"op=Adasum is for dense tensors of floating-point numbers, not of {tensor.dtype}, "

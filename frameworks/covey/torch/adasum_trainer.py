@@ -16,7 +16,7 @@ from covey.call_variants import LATER
 from covey.errors import Unsupported
 from covey.group import Group
 from covey.reduce_op import Adasum
-from covey.torch.adasum_parts import DTYPES
+from covey.torch.adasum import DTYPES
 from covey.torch.layout import Named
 from covey.torch.tensors import collectives
 from covey.trainer_handle import Position

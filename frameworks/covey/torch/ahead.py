@@ -38,7 +38,6 @@ class Ahead:
         self._hook = None if model is None else model.register_forward_pre_hook(hook)
 
     def close(self) -> None:
-        """There are no passes any more."""
         self.pause()
         if self._hook is not None:
             self._hook.remove()
@@ -74,13 +73,6 @@ class Ahead:
         self.pause()
         trainer.catch_up()
         self.settle()
-
-
-def begin_pass(optimizer: Any) -> None:
-    """``zero_grad()`` was called."""
-    ahead: Optional[Ahead] = getattr(optimizer._covey_trainer, "ahead", None)
-    if ahead is not None:
-        ahead.look()
 
 
 def _is_watched() -> bool:

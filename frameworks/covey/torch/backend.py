@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Callable, Dict, Iterator, Tuple
+from datetime import timedelta
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 from urllib.parse import parse_qsl, urlsplit
 
 import torch.distributed as dist
@@ -77,15 +78,43 @@ def _with_env(theirs: Callable[..., Any]) -> Callable[..., Iterator[Tuple[Any, i
     return meet
 
 
+def monitored_barrier(
+    group: Any = None, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
+) -> None:
+    """The same as ``torch.distributed.monitored_barrier``, which takes groups of Covey too.
+
+    Every rank of the group calls it. Each of them names all that are missing, not rank 0 alone.
+
+    Args:
+        group: a process group; None: that of all ranks. For one of another backend torch's own
+            function does it.
+        timeout: how long to wait; None: as the group says. A float is a number of seconds.
+        wait_all_ranks: whether the error begins with all missing ranks or with the first. All are
+            named in both cases.
+
+    Raises:
+        Timeout: (a TimeoutError and a RuntimeError) ranks have not come in time; the message names
+            them. Its first words are Gloo's.
+        Aborted: a rank died or left.
+
+    Example:
+        >>> monitored_barrier(timeout=timedelta(seconds=30))
+    """
+    dist.monitored_barrier(group, timeout, wait_all_ranks)
+
+
 def _with_covey(theirs: Callable[..., None]) -> Callable[..., None]:
     """``torch.distributed.monitored_barrier``, which torch keeps for Gloo by name."""
 
     @functools.wraps(theirs)
     def meet(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        from covey.torch.monitored_barrier import meets
+        from covey.torch.c10d import CoveyProcessGroup
 
-        if not meets(group, timeout, wait_all_ranks):
-            theirs(group, timeout, wait_all_ranks)
+        chosen = dist.group.WORLD if group is None else group
+        if not isinstance(chosen, CoveyProcessGroup):
+            return theirs(group, timeout, wait_all_ranks)
+        limit = timedelta(seconds=timeout) if isinstance(timeout, (int, float)) else timeout
+        chosen.monitored_barrier(limit, wait_all_ranks)
 
     return meet
 

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+import contextlib
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Type
 
 import torch
 
 from covey import _native
 from covey.collectives import ALLREDUCE
 from covey.errors import CoveyError, Exhausted, Unsupported
+from covey.group import Group
 from covey.memory import arena_empty
 from covey.notice import warn
-from covey.torch.bucket_memory import BucketMemory, views_of
-from covey.torch.compression import Compression
+from covey.reduce_op import Average, Sum, core_code
+from covey.torch.compression import Compression, Compressor
 from covey.torch.layout import BucketPlan, without
 from covey.torch.look import count, unfit
-from covey.torch.reduction import Reduction
 from covey.torch.tensors import CODES, FRAMEWORK, zeros_on
 from covey.torch.written import Seen
 
-
 RESERVE_BYTES = 4 << 20
 """The bytes that must be free in the arena beside the gradients."""
+
+
+class Reduction(NamedTuple):
+    """How the gradients of an optimizer are reduced.
+
+    Attributes:
+        op_code: covey_op.
+        predivide: what is summed is divided by it, and the sum multiplied.
+        flags_tell: whether flags of 0 and 1 stay tellable, as they do in sums, averages and maxima.
+    """
+
+    op_code: int
+    predivide: float
+    compression: Type[Compressor]
+    group: Group
+    flags_tell: bool
+
+    @property
+    def gathers_sparse(self) -> bool:
+        return self.flags_tell and self.op_code in map(core_code, (Average, Sum))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is compressed outside of the core."""
+        return self.compression.codec is not None or self.compression is Compression.none
 
 
 def make_buckets(
@@ -31,21 +56,21 @@ def make_buckets(
 
     The arena is never left full: the core needs room in it for tensors from outside.
     """
-    numbered = [(plan, f"{prefix}.{number}") for number, plan in enumerate(plans)]
-    try:
-        in_arena = [
-            Bucket(plan, name, reduction, densify, zeros_on(plan.device, True))
-            for plan, name in numbered
+
+    def made(in_arena: bool) -> List["Bucket"]:
+        return [
+            Bucket(plan, f"{prefix}.{i}", reduction, densify, zeros_on(plan.device, in_arena))
+            for i, plan in enumerate(plans)
         ]
+
+    try:
+        buckets = made(True)
         arena_empty((RESERVE_BYTES,), torch.uint8)
-        return in_arena
+        return buckets
     except Exhausted as error:
         warn(f"gradients lie outside of the arena, which costs a copy: {error}")
-        in_arena = []
-    return [
-        Bucket(plan, name, reduction, densify, zeros_on(plan.device, False))
-        for plan, name in numbered
-    ]
+        buckets = []
+    return made(False)
 
 
 def draw_of(step: int, number: int) -> int:
@@ -57,6 +82,25 @@ def draw_of(step: int, number: int) -> int:
         1
     """
     return number << 40 | (step + 1)
+
+
+class _Memory:
+    """Room for the gradients of a bucket.
+
+    Attributes:
+        flat: [plan.length] all of it.
+        views: the place of each gradient.
+        encoded: without the flags.
+        flags: [parameters + 1] 1 where there is a gradient, and last if there is a sparse one.
+    """
+
+    __slots__ = ("flat", "views", "encoded", "flags")
+
+    def __init__(self, plan: BucketPlan, flat: torch.Tensor) -> None:
+        self.flat = flat
+        self.views = plan.views(flat)
+        self.encoded = flat[: plan.flags_offset]
+        self.flags = flat[plan.flags_offset :][: len(plan.slots) + 1]
 
 
 class Bucket:
@@ -71,6 +115,7 @@ class Bucket:
     Attributes:
         fresh: parameters whose ``grad`` is zeros of ``fill`` and has been in no backward pass.
         plan: which gradients lie where.
+        seen: the gradients as they were when they were complete; None: they are not.
         sparse: this rank's gradients that do not travel in here, being sparse.
         has_sparse: in the reduction that ended last a rank had such.
     """
@@ -83,34 +128,29 @@ class Bucket:
         densify: bool,
         zeros: Callable[..., torch.Tensor],
     ) -> None:
-        """Internal.
-
-        Args:
-            plan: which gradients lie where.
-            name: of the allreduce.
-            reduction: how to reduce.
-            densify: make sparse gradients dense.
-            zeros: makes the memory that travels, from a length and a dtype.
-        """
+        """``name``: of the allreduce. ``densify``: make sparse gradients dense. ``zeros`` makes the
+        memory that travels."""
         self.name = name
         self.names = [slot.name for slot in plan.slots]
-        self.parameters = [slot.parameter for slot in plan.slots]
+        self.parameters = plan.parameters
         self.handle: Optional[_native.Handle] = None
         self.fresh: Set[int] = set()
         self._reduction = reduction
         self._densify = densify
+        is_here = plan.device.type == "cpu"
+        self._leaves_sparse = not densify and reduction.gathers_sparse and is_here
+        self._is_plain = reduction.is_plain
         self._context: Any = None
         self._stream: Any = None  # Of CUDA, on which the bucket was handed in.
         self._missing: List[int] = []
-        self._seen: Optional[Seen] = None  # Once the gradients were complete.
+        self.seen: Optional[Seen] = None
         self.plan = plan
         self.sparse: Dict[int, torch.Tensor] = {}
         self.has_sparse = False
         self._zeros = zeros
-        self._allocate(plan, zeros)
-        self._encode(plan)
+        self._allocate()
         self._result = self._memory  # Where the reduction goes.
-        self._spare: Optional[BucketMemory] = None
+        self._spare: Optional[_Memory] = None
 
     def without(self, names: Sequence[str]) -> List["Bucket"]:
         """Itself where it has none of the gradients of ``names``, else one of the others, if any.
@@ -127,7 +167,6 @@ class Bucket:
 
     @property
     def views(self) -> List[torch.Tensor]:
-        """The places of gradients in ``flat``."""
         return self._memory.views
 
     @property
@@ -135,7 +174,7 @@ class Bucket:
         """The codec's residual up to now, by the names of parameters; not a copy."""
         if self._left_out is None:
             return {}
-        return dict(zip(self.names, views_of(self.plan, self._left_out)))
+        return dict(zip(self.names, self.plan.views(self._left_out)))
 
     def fill(self) -> None:
         """Parameters without a gradient have zeros, which lie here and are not counted as one."""
@@ -144,18 +183,16 @@ class Bucket:
                 parameter.grad = view
                 self.fresh.add(index)
 
-    def _allocate(self, plan: BucketPlan, zeros: Callable[..., torch.Tensor]) -> None:
-        """``flat`` holds the gradients; it travels itself unless there is a ``_wire``."""
-        wire_dtype = self._reduction.compression.wire_dtype
+    def _allocate(self) -> None:
+        """``flat`` holds the gradients; it travels itself unless there is a ``_wire``. The core
+        encodes what travels, if it can: without the flags, which would spoil a block."""
+        plan, zeros, compression = self.plan, self._zeros, self._reduction.compression
+        wire_dtype = compression.wire_dtype
         self._wire: Optional[torch.Tensor] = None
         if wire_dtype is not None and wire_dtype.itemsize < plan.dtype.itemsize:
             self._wire = zeros(plan.length, dtype=wire_dtype)
             zeros = zeros_on(plan.device, False)
-        self._memory = BucketMemory(plan, zeros(plan.length, dtype=plan.dtype))
-
-    def _encode(self, plan: BucketPlan) -> None:
-        """The core encodes what travels, if it can. The flags stay: they would spoil a block."""
-        compression = self._reduction.compression
+        self._memory = _Memory(plan, zeros(plan.length, dtype=plan.dtype))
         can = plan.dtype == torch.float32 and plan.device.type == "cpu"
         self._codec = compression.codec if can else None
         # The codec's residual up to now, and with the exchange under way.
@@ -172,19 +209,15 @@ class Bucket:
         """
         for index, parameter in enumerate(self.parameters):
             if parameter.grad is not None:
-                self._check(parameter.grad, index)
+                self._dense(parameter.grad, index, False)
 
     def watch(self, lazy: bool, copies: bool) -> None:
         """From now on ``is_rewritten`` tells of writing to the gradients: see ``Seen``."""
-        self._seen = Seen(self.parameters, self.views, lazy, copies)
-
-    def unmark(self) -> None:
-        """They are not, in the step that comes."""
-        self._seen = None
+        self.seen = Seen(self.parameters, self.views, lazy, copies)
 
     def is_rewritten(self) -> bool:
         """Whether a gradient was written to, or replaced, since they were complete."""
-        return self._seen is not None and self._seen.is_rewritten()
+        return self.seen is not None and self.seen.is_rewritten()
 
     def lies_here(self) -> bool:
         """Whether a gradient lies in the bucket already."""
@@ -214,8 +247,8 @@ class Bucket:
             self.name,
             reduction.op_code,
             0,
-            reduction.prescale,
-            reduction.postscale,
+            1.0 / reduction.predivide,
+            reduction.predivide,
             CODES[payload.dtype],
             FRAMEWORK.address(payload),
             None if target is None else FRAMEWORK.address(target),
@@ -248,7 +281,7 @@ class Bucket:
                 self.sparse[index] = grad
                 continue
             if grad is not view:
-                sources.append(self._dense(grad, index))
+                sources.append(self._dense(grad, index, True))
                 targets.append(view)
             else:
                 lies_here = True
@@ -272,44 +305,35 @@ class Bucket:
             return
         if self._spare is None:
             flat = self._zeros(self.plan.length, dtype=self.plan.dtype)
-            self._spare = BucketMemory(self.plan, flat)
+            self._spare = _Memory(self.plan, flat)
         self._result = self._spare
         if self._codec is not None:
             self._result.flat.copy_(self.flat)
 
-    @property
-    def _leaves_sparse(self) -> bool:
-        reduction = self._reduction
-        return not self._densify and reduction.gathers_sparse and self.plan.device.type == "cpu"
-
-    @property
-    def _is_plain(self) -> bool:
-        """Whether nothing is compressed outside of the core."""
-        compression = self._reduction.compression
-        return compression.codec is not None or compression is Compression.none
-
-    def _check(self, grad: torch.Tensor, index: int) -> None:
+    def _dense(self, grad: torch.Tensor, index: int, densify: bool) -> torch.Tensor:
+        """``grad``, made dense if wanted. Raises for one that cannot be reduced."""
         if grad.requires_grad:
             raise AssertionError(
                 f"the gradient of {self.names[index]} has a gradient itself: "
                 "backward(create_graph=True) cannot be combined with DistributedOptimizer; "
                 "use torch.autograd.grad for the inner derivative"
             )
-        if grad.layout is not torch.strided and not self._densify and not self._leaves_sparse:
+        if grad.layout is torch.strided:
+            return grad
+        if not self._densify and not self._leaves_sparse:
             raise Unsupported(
                 f"the gradient of {self.names[index]} is sparse: "
                 "pass sparse_as_dense=True to DistributedOptimizer"
             )
-
-    def _dense(self, grad: torch.Tensor, index: int) -> torch.Tensor:
-        self._check(grad, index)
-        return grad if grad.layout is torch.strided else grad.to_dense()
+        return grad.to_dense() if densify else grad
 
     def _compress(self) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
         """The tensor that travels, and the place of the result, if that is elsewhere."""
         if self._codec is not None:
             if self._left_out is not None:
-                self._feed_back()
+                own = self._result.encoded.add_(self._left_out)
+                left = self._left_next.data_ptr()
+                _native.codec_residual(self._codec, own.data_ptr(), own.numel(), left)
             return self._result.encoded, None
         if self._wire is not None:
             return self._wire.copy_(self.flat), None
@@ -321,35 +345,26 @@ class Bucket:
             self._compressed = self._compressed.clone()
         return self._compressed, None
 
-    def _feed_back(self) -> None:
-        own = self._result.encoded.add_(self._left_out)
-        assert self._codec is not None
-        _native.codec_residual(
-            self._codec, own.data_ptr(), own.numel(), self._left_next.data_ptr()
-        )
-
-    def drop(self) -> None:
-        """Waits for the reduction, of which nothing is taken: gradients are as they were."""
+    def _wait(self) -> None:
         assert self.handle is not None
         try:
             self.handle.wait()
-        except CoveyError:
-            pass  # The next reduction raises the error, if it persists.
         finally:
             if self.handle.poll():
                 self.handle = None
+
+    def drop(self) -> None:
+        """Waits for the reduction, of which nothing is taken: gradients are as they were. The next
+        reduction raises the error, if it persists."""
+        with contextlib.suppress(CoveyError):
+            self._wait()
 
     def finish(self) -> None:
         """Waits for the reduction; the parameters' gradients are the reduced ones then.
 
         Where no rank had a gradient, ``grad`` is None.
         """
-        assert self.handle is not None
-        try:
-            self.handle.wait()
-        finally:
-            if self.handle.poll():
-                self.handle = None
+        self._wait()
         if self._stream is not None:
             # Backward may have had another one than the step that comes.
             torch.cuda.current_stream(self.flat.device).wait_stream(self._stream)
@@ -357,23 +372,17 @@ class Bucket:
             self._left_out, self._left_next = self._left_next, self._left_out
         if self._result is not self._memory:
             self._memory, self._spare = self._result, self._memory
-        self._decompress()
-        self._seen = None
-        self.has_sparse = self._leaves_sparse and bool(self._memory.flags[-1])
-        self.fresh.clear()
-        unused = self._unused_everywhere() if self._missing else set()
-        for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
-            parameter.grad = None if index in unused else view
-
-    def _decompress(self) -> None:
         if self._wire is not None:
             self.flat.copy_(self._wire)
         elif not self._is_plain:
             compression = self._reduction.compression
             self.flat.copy_(compression.decompress(self._compressed, self._context))
-
-    def _unused_everywhere(self) -> set:
-        if not self._reduction.flags_tell:
-            return set()
-        flags = self._memory.flags.tolist()
-        return {index for index in self._missing if flags[index] == 0}
+        self.seen = None
+        self.has_sparse = self._leaves_sparse and bool(self._memory.flags[-1])
+        self.fresh.clear()
+        unused: Set[int] = set()  # On all ranks.
+        if self._missing and self._reduction.flags_tell:
+            flags = self._memory.flags.tolist()
+            unused = {index for index in self._missing if flags[index] == 0}
+        for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
+            parameter.grad = None if index in unused else view

@@ -17,30 +17,38 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
 from covey import basics, rendezvous
-from covey.errors import InvalidArgument, Unsupported
+from covey.errors import Timeout, Unsupported
 from covey.group import GroupApart
 from covey.method import unused
 from covey.torch import c10d_calls as calls
 from covey.torch.backend import NAME
 from covey.torch.c10d_points import AnyWork, Points, RecvWork
-from covey.torch.c10d_work import CoveyWork, InFlight
-from covey.torch.call_limit import Limit
+from covey.torch.c10d_work import CoveyWork, InFlight, Limit, Place
 from covey.torch.completions import CoveyFuture, Program, current_lane
-from covey.torch.monitored_barrier import meet
 
 _NO_TIME = timedelta(0)
 _LEAST = timedelta(milliseconds=1)
 Tensors = List[torch.Tensor]
 
 
-def _op_of(opts: Any) -> Any:
-    return dist.ReduceOp.SUM if opts is None else opts.reduceOp
+def _collective(build: Callable[..., calls.Begin], count: int) -> Callable[..., CoveyWork]:
+    """The method that begins what ``build`` makes of the first ``count`` arguments. Torch's options
+    come after them."""
+
+    def begin(self: CoveyProcessGroup, *given: Any, opts: Any = None) -> CoveyWork:
+        opts = given[count] if len(given) > count else opts
+        own = getattr(opts, "timeout", _NO_TIME)
+        place = Place(self._rank, self._ranks, self._name, opts)
+        timeout = own if own > _NO_TIME else self._timeout
+        return self._begun(build(*given[:count], place), timeout)
+
+    return begin
 
 
 class CoveyProcessGroup(dist.ProcessGroup):
@@ -97,7 +105,6 @@ class CoveyProcessGroup(dist.ProcessGroup):
         return self._calls
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """The timeout of calls that begin from now on."""
         self._timeout = timeout
 
     def shutdown(self) -> None:
@@ -109,20 +116,14 @@ class CoveyProcessGroup(dist.ProcessGroup):
         """The futures of operations in flight do not end any more."""
         self._in_flight.leave()
 
-    # ---- Collectives; `opts` are torch's.
+    # ---- Collectives.
 
-    def _limit(self, opts: Any) -> timedelta:
-        own = getattr(opts, "timeout", _NO_TIME)
-        return own if own > _NO_TIME else self._timeout
-
-    def _begun(self, call: calls.Begin, opts: Any = None) -> CoveyWork:
+    def _begun(self, call: calls.Begin, timeout: timedelta) -> CoveyWork:
         lane = current_lane()
         place = lane or self._program
         number = place.next_call()
         name = None if lane is None else number.name
-        limit = Limit(
-            f"{call.what} in process group '{self._name}'", self._ranks, self._limit(opts)
-        )
+        limit = Limit(f"{call.what} in process group '{self._name}'", self._ranks, timeout)
         handle = call.function(*call.given, name=name, process_set=self._group, **call.options)
         place.made()
         self._calls += 1
@@ -131,102 +132,22 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._in_flight.add(work)
         return work
 
-    def _root(self, opts: Any) -> int:
-        """The rank of the job."""
-        if not 0 <= opts.rootRank < len(self._ranks):
-            raise InvalidArgument(
-                f"rank {opts.rootRank} is not in process group '{self._name}', which has "
-                f"{len(self._ranks)} ranks"
-            )
-        return self._ranks[opts.rootRank]
-
-    def allreduce(self, tensors: Tensors, opts: Any = None) -> CoveyWork:
-        return self._begun(calls.allreduce(tensors, _op_of(opts)), opts)
-
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> CoveyWork:
-        return self._begun(calls.allreduce_coalesced(tensors, _op_of(opts)), opts)
-
-    def reduce(self, tensors: Tensors, opts: Any) -> CoveyWork:
-        self._root(opts)
-        call = calls.reduce(tensors, opts.reduceOp, opts.rootRank == self._rank)
-        return self._begun(call, opts)
-
-    def broadcast(self, tensors: Tensors, opts: Any) -> CoveyWork:
-        return self._begun(calls.broadcast(tensors, self._root(opts)), opts)
-
-    def barrier(self, opts: Any = None) -> CoveyWork:
-        return self._begun(calls.barrier(), opts)
-
-    def monitored_barrier(
-        self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
-    ) -> None:
-        limit = self._timeout if timeout is None else max(timeout, _LEAST)
-        options = dist.BarrierOptions()
-        options.timeout = limit
-        place = self._rank, self._ranks
-        meet(self.barrier(options), *place, limit, wait_all_ranks)
-
-    def allgather(self, outputs: List[Tensors], inputs: Tensors, opts: Any = None) -> CoveyWork:
-        return self._begun(calls.allgather(outputs, inputs, len(self._ranks)), opts)
-
-    def allgather_coalesced(
-        self, outputs: List[Tensors], inputs: Tensors, opts: Any = None
-    ) -> CoveyWork:
-        return self._begun(calls.allgather_coalesced(outputs, inputs, len(self._ranks)), opts)
-
-    def all_gather_single(
-        self, output: torch.Tensor, given: torch.Tensor, opts: Any = None
-    ) -> CoveyWork:
-        return self._begun(calls.allgather_single(output, given, len(self._ranks)), opts)
-
-    def all_gather_single_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: Any = None
-    ) -> CoveyWork:
-        size = len(self._ranks)
-        return self._begun(calls.allgather_single_coalesced(outputs, inputs, size), opts)
-
-    def gather(self, outputs: List[Tensors], inputs: Tensors, opts: Any) -> CoveyWork:
-        root, size = self._root(opts), len(self._ranks)
-        return self._begun(calls.gather(outputs, inputs, root, size), opts)
-
-    def scatter(self, outputs: Tensors, inputs: List[Tensors], opts: Any) -> CoveyWork:
-        self._root(opts)
-        return self._begun(calls.scatter(outputs, inputs, len(self._ranks)), opts)
-
-    def reduce_scatter(
-        self, outputs: Tensors, inputs: List[Tensors], opts: Any = None
-    ) -> CoveyWork:
-        place = self._rank, len(self._ranks)
-        return self._begun(calls.reduce_scatter(outputs, inputs, _op_of(opts), *place), opts)
-
-    def reduce_scatter_single(
-        self, output: torch.Tensor, given: torch.Tensor, opts: Any = None
-    ) -> CoveyWork:
-        place = self._rank, len(self._ranks)
-        call = calls.reduce_scatter_single(output, given, _op_of(opts), *place)
-        return self._begun(call, opts)
-
-    def reduce_scatter_single_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: Any = None
-    ) -> CoveyWork:
-        size, op = len(self._ranks), _op_of(opts)
-        call = calls.reduce_scatter_single_coalesced(outputs, inputs, op, size)
-        return self._begun(call, opts)
-
-    def all_to_all_single(
-        self,
-        output: torch.Tensor,
-        given: torch.Tensor,
-        output_splits: List[int],
-        input_splits: List[int],
-        opts: Any = None,
-    ) -> CoveyWork:
-        size = len(self._ranks)
-        call = calls.all_to_all_single(output, given, output_splits, input_splits, size)
-        return self._begun(call, opts)
-
-    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> CoveyWork:
-        return self._begun(calls.all_to_all(outputs, inputs, len(self._ranks)), opts)
+    allreduce = _collective(calls.allreduce, 1)
+    allreduce_coalesced = _collective(calls.allreduce_coalesced, 1)
+    reduce = _collective(calls.reduce, 1)
+    broadcast = _collective(calls.broadcast, 1)
+    barrier = _collective(calls.barrier, 0)
+    allgather = _collective(calls.allgather, 2)
+    allgather_coalesced = _collective(calls.allgather_coalesced, 2)
+    all_gather_single = _collective(calls.allgather_single, 2)
+    all_gather_single_coalesced = _collective(calls.allgather_single_coalesced, 2)
+    gather = _collective(calls.gather, 2)
+    scatter = _collective(calls.scatter, 2)
+    reduce_scatter = _collective(calls.reduce_scatter, 2)
+    reduce_scatter_single = _collective(calls.reduce_scatter_single, 2)
+    reduce_scatter_single_coalesced = _collective(calls.reduce_scatter_single_coalesced, 2)
+    all_to_all_single = _collective(calls.all_to_all_single, 4)
+    alltoall = _collective(calls.all_to_all, 2)
 
     # The names of before torch 2.13.
     _allgather_base = all_gather_single
@@ -234,6 +155,18 @@ class CoveyProcessGroup(dist.ProcessGroup):
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
+
+    def monitored_barrier(
+        self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
+    ) -> None:
+        limit = self._timeout if timeout is None else max(timeout, _LEAST)
+        work = self._begun(calls.barrier(), limit)
+        try:
+            work.wait()
+        except Timeout as error:
+            missing = [self._ranks.index(rank) for rank in work.missing()]
+            words = _words_of_gloo(self._rank, missing, limit, wait_all_ranks)
+            raise Timeout(f"{words}: {error}", error.peer_rank) from error
 
     # ---- Messages. Ranks are those in the group.
 
@@ -245,6 +178,21 @@ class CoveyProcessGroup(dist.ProcessGroup):
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> AnyWork:
         return self._points.recv_any(calls.one(tensors, "recv"), tag, self._timeout)
+
+
+def _words_of_gloo(
+    rank: int, missing: Sequence[int], limit: timedelta, wait_all_ranks: bool
+) -> str:
+    """Tests and logs of scripts look for them. Ranks are those in the group."""
+    if rank != 0:
+        return (
+            f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting "
+            "for send/recv from rank 0"
+        )
+    text = f"Rank 0 timed out in monitoredBarrier after {limit.total_seconds() * 1e3:g} ms"
+    if len(missing) > 1 and wait_all_ranks:
+        return f"{text}: Ranks {', '.join(map(str, missing))} failed to pass monitoredBarrier"
+    return f"{text}: Rank {missing[0]} failed to pass monitoredBarrier" if missing else text
 
 
 def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 import covey.torch as hvd
 from covey.errors import InvalidArgument, Mismatch, Unsupported
+from covey.torch.c10d_work import Place
 from covey.torch.sparse import sparse_allreduce_async
 
 _REDUCE_OPS = {
@@ -66,7 +67,6 @@ def one(tensors: Sequence[torch.Tensor], what: str) -> torch.Tensor:
 
 
 def _each(tensors: Sequence[torch.Tensor], size: int, what: str) -> List[torch.Tensor]:
-    """One tensor for each rank."""
     if len(tensors) != size:
         raise InvalidArgument(
             f"{what}: the list has {len(tensors)} tensors, but the group has {size} ranks"
@@ -131,8 +131,9 @@ def _reduction(
     return Begin(what, hvd.allreduce_async, (tensor,), outputs, use, {"op": ours})
 
 
-def allreduce(tensors: List[torch.Tensor], op: Any) -> Begin:
+def allreduce(tensors: List[torch.Tensor], place: Place) -> Begin:
     """In place."""
+    op = place.op
     what = "all_reduce"
     tensor = one(tensors, what)
     if tensor.is_sparse:
@@ -149,36 +150,39 @@ def allreduce(tensors: List[torch.Tensor], op: Any) -> Begin:
     return Begin(what, hvd.allreduce_async_, (tensor,), tensors, _nothing, options)
 
 
-def allreduce_coalesced(tensors: List[torch.Tensor], op: Any) -> Begin:
+def allreduce_coalesced(tensors: List[torch.Tensor], place: Place) -> Begin:
     """In place, of each tensor."""
     given = ([tensor.detach() for tensor in tensors],)
-    begin, options = hvd.grouped_allreduce_async_, {"op": _operator(op)}
+    begin, options = hvd.grouped_allreduce_async_, {"op": _operator(place.op)}
     return Begin("all_reduce_coalesced", begin, given, tensors, _nothing, options)
 
 
-def reduce(tensors: List[torch.Tensor], op: Any, is_root: bool) -> Begin:
+def reduce(tensors: List[torch.Tensor], place: Place) -> Begin:
     """In place on the root; the others keep what they have."""
+    is_root = place.root == place.ranks[place.rank]
     tensor = one(tensors, "reduce")
     use = tensor.copy_ if is_root else _nothing
-    return _reduction("reduce", tensor, op, use, tensors)
+    return _reduction("reduce", tensor, place.op, use, tensors)
 
 
-def broadcast(tensors: List[torch.Tensor], root: int) -> Begin:
-    """In place. ``root``: a rank of the job."""
-    tensor = one(tensors, "broadcast")
-    return Begin("broadcast", hvd.broadcast_async_, (tensor, root), tensors, _nothing)
+def broadcast(tensors: List[torch.Tensor], place: Place) -> Begin:
+    """In place."""
+    given = (one(tensors, "broadcast"), place.root)
+    return Begin("broadcast", hvd.broadcast_async_, given, tensors, _nothing)
 
 
-def barrier() -> Begin:
+def barrier(_: Optional[Place] = None) -> Begin:
     """An allreduce of no elements."""
     given, options = (torch.zeros(0),), {"op": hvd.Sum}
     return Begin("barrier", hvd.allreduce_async, given, [], _nothing, options)
 
 
-def allgather(outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], size: int) -> Begin:
+def allgather(
+    outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place
+) -> Begin:
     """Into a list. The ranks' tensors may have several shapes, which all lists then have alike."""
     what = "all_gather"
-    own, into = one(inputs, what), _each(outputs[0], size, what)
+    own, into = one(inputs, what), _each(outputs[0], place.size, what)
     if all(target.shape == own.shape for target in into):
         given = (own.reshape(1, -1),)
         finish = lambda rows: _put_each(rows, into, what)  # noqa: E731
@@ -200,10 +204,10 @@ def _parts(row: torch.Tensor, counts: Sequence[int], what: str) -> Sequence[torc
 
 
 def allgather_coalesced(
-    outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], size: int
+    outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place
 ) -> Begin:
     """``outputs[r][i]`` gets what rank r of the group has given as ``inputs[i]``."""
-    what = "all_gather_coalesced"
+    what, size = "all_gather_coalesced", place.size
     if len(outputs) != size or any(len(of_rank) != len(inputs) for of_rank in outputs):
         raise InvalidArgument(
             f"{what}: the outputs are {size} lists of {len(inputs)} tensors, one for each rank"
@@ -219,22 +223,22 @@ def allgather_coalesced(
     return Begin(what, hvd.grouped_allgather_async, given, flat, finish)
 
 
-def allgather_single(output: torch.Tensor, given: torch.Tensor, size: int) -> Begin:
+def allgather_single(output: torch.Tensor, given: torch.Tensor, place: Place) -> Begin:
     """All into one tensor, of P times the elements."""
     what = "all_gather_into_tensor"
-    _check_share(given, output, size, what)
+    _check_share(given, output, place.size, what)
     target = output.detach()
     row = given.detach().reshape(1, -1)
     return Begin(what, hvd.allgather_async, (row,), [output], lambda r: _put(r, target, what))
 
 
 def allgather_single_coalesced(
-    outputs: List[torch.Tensor], inputs: List[torch.Tensor], size: int
+    outputs: List[torch.Tensor], inputs: List[torch.Tensor], place: Place
 ) -> Begin:
     """Several calls of allgather_single as one."""
     what = "all_gather_into_tensor_coalesced"
     for output, given in zip(outputs, inputs):
-        _check_share(given, output, size, what)
+        _check_share(given, output, place.size, what)
     into = [output.detach() for output in outputs]
     rows = [given.detach().reshape(1, -1) for given in inputs]
     begin = hvd.grouped_allgather_async
@@ -250,19 +254,22 @@ def _check_share(share: torch.Tensor, whole: torch.Tensor, size: int, what: str)
 
 
 def gather(
-    outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], root: int, size: int
+    outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place
 ) -> Begin:
     """Into a list on the root, where ``outputs`` is not empty."""
-    what = "gather"
-    into = _each(outputs[0], size, what) if outputs else []
+    what, root = "gather", place.root
+    into = _each(outputs[0], place.size, what) if outputs else []
     given = (one(inputs, what).reshape(1, -1), root)
     listed = outputs[0] if outputs else []
     return Begin(what, hvd.gather_async, given, listed, lambda r: _put_each(r, into, what))
 
 
-def scatter(outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], size: int) -> Begin:
+def scatter(
+    outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], place: Place
+) -> Begin:
     """Divides a list of the root, where alone ``inputs`` is not empty."""
-    what = "scatter"
+    what, size = "scatter", place.size
+    assert place.root >= 0  # It is in the group.
     target = one(outputs, what)
     own = _each(inputs[0], size, what) if inputs else []
     row = torch.cat([tensor.reshape(-1) for tensor in own]) if own else target.new_empty(0)
@@ -272,11 +279,11 @@ def scatter(outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], size:
 
 
 def reduce_scatter(
-    outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], op: Any, rank: int, size: int
+    outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], place: Place
 ) -> Begin:
     """Reduces lists with a part for each rank; parts may be of several sizes."""
-    what = "reduce_scatter"
-    target, parts = one(outputs, what), _each(inputs[0], size, what)
+    what, op, rank = "reduce_scatter", place.op, place.rank
+    target, parts = one(outputs, what), _each(inputs[0], place.size, what)
     if target.numel() != parts[rank].numel():
         raise InvalidArgument(
             f"{what}: the part of rank {rank} has {parts[rank].numel()} elements, its output "
@@ -305,27 +312,25 @@ def _share_of_sum(
     return Begin(what, hvd.reducescatter_async, (rows,), outputs, finish, {"op": _operator(op)})
 
 
-def reduce_scatter_single(
-    output: torch.Tensor, given: torch.Tensor, op: Any, rank: int, size: int
-) -> Begin:
+def reduce_scatter_single(output: torch.Tensor, given: torch.Tensor, place: Place) -> Begin:
     """Reduces tensors of P times the elements of the output."""
-    what = "reduce_scatter_tensor"
+    what, size = "reduce_scatter_tensor", place.size
     _check_share(output, given, size, what)
     rows = given.detach().reshape(size, -1) if output.numel() else given.new_empty(size, 0)
-    return _share_of_sum(what, rows, op, rank, output.detach(), [output])
+    return _share_of_sum(what, rows, place.op, place.rank, output.detach(), [output])
 
 
 def reduce_scatter_single_coalesced(
-    outputs: List[torch.Tensor], inputs: List[torch.Tensor], op: Any, size: int
+    outputs: List[torch.Tensor], inputs: List[torch.Tensor], place: Place
 ) -> Begin:
     """Several calls of reduce_scatter_single as one."""
-    what = "reduce_scatter_tensor_coalesced"
+    what, size = "reduce_scatter_tensor_coalesced", place.size
     for output, given in zip(outputs, inputs):
         _check_share(output, given, size, what)
     into = [output.detach() for output in outputs]
     rows = [given.detach().reshape(size, -1) for given in inputs]
     finish = lambda parts: _put_each(parts, into, what)  # noqa: E731
-    begin, options = hvd.grouped_reducescatter_async, {"op": _operator(op)}
+    begin, options = hvd.grouped_reducescatter_async, {"op": _operator(place.op)}
     return Begin(what, begin, (rows,), outputs, finish, options)
 
 
@@ -349,11 +354,11 @@ def all_to_all_single(
     given: torch.Tensor,
     output_splits: Sequence[int],
     input_splits: Sequence[int],
-    size: int,
+    place: Place,
 ) -> Begin:
     """Rows of the first dimension, as many to and from each rank as the splits say; equal parts
     where they are empty."""
-    what = "all_to_all_single"
+    what, size = "all_to_all_single", place.size
     target = output.detach()
     going = _rows_of(input_splits, given, size, what)
     coming = _rows_of(output_splits, output, size, what)
@@ -367,9 +372,9 @@ def all_to_all_single(
     return Begin(what, hvd.alltoall_async, (given.detach(), going), [output], finish)
 
 
-def all_to_all(outputs: List[torch.Tensor], inputs: List[torch.Tensor], size: int) -> Begin:
+def all_to_all(outputs: List[torch.Tensor], inputs: List[torch.Tensor], place: Place) -> Begin:
     """A tensor to each rank, and one from each."""
-    what = "all_to_all"
+    what, size = "all_to_all", place.size
     own, into = _each(inputs, size, what), _each(outputs, size, what)
     row = torch.cat([tensor.reshape(-1) for tensor in own])
     counts = [target.numel() for target in into]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from datetime import timedelta
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
@@ -31,8 +31,7 @@ import torch.distributed as dist
 import covey.torch as hvd
 from covey.errors import InvalidArgument
 from covey.group import GroupApart
-from covey.torch.c10d_work import CoveyWork, InFlight
-from covey.torch.call_limit import Limit
+from covey.torch.c10d_work import CoveyWork, InFlight, Limit
 from covey.torch.completions import CoveyFuture, Program, waiting
 
 LOOK_S = 0.02
@@ -57,17 +56,7 @@ class Stream:
         self.ranks = sorted((ranks[source], ranks[target]))
         self.group = GroupApart(self.ranks, name)
         self.program = Program(name)
-        self._begun: Dict[int, int] = {}  # By tag.
-
-    def next_number(self, tag: int) -> int:
-        """The number of the message of that tag which begins now."""
-        number = self._begun.get(tag, 0)
-        self._begun[tag] = number + 1
-        return number
-
-    def begun(self, tag: int) -> int:
-        """How many messages of that tag have begun here."""
-        return self._begun.get(tag, 0)
+        self.begun: Counter[int] = Counter()  # Messages, by tag.
 
 
 class Announcer:
@@ -120,8 +109,6 @@ def _announce(
 
 
 class RecvWork(CoveyWork):
-    """A message that comes."""
-
     def __init__(self, *of_work: Any, source: int) -> None:
         super().__init__(*of_work)
         self._source = source
@@ -206,14 +193,13 @@ class Points:
         self._announced: List[Message] = []
 
     def close(self) -> None:
-        """No message is sent any more."""
         self._announcer.close()
 
     def send(self, tensor: torch.Tensor, target: int, tag: int, timeout: timedelta) -> CoveyWork:
         stream = self._stream(self._rank, target, "sends")
-        number = stream.begun(tag)
+        number = stream.begun[tag]
         row = tensor.detach().reshape(-1)
-        announce = self._announcement(target, Message(self._rank, tag, number))
+        announce = functools.partial(self._announce, target, Message(self._rank, tag, number))
         work = CoveyWork(*self._begun("send", stream, row, tag, timeout, [tensor]))
         self._announcer.add(work, announce)
         return work
@@ -251,8 +237,8 @@ class Points:
     ) -> List[Any]:
         """The arguments of a CoveyWork."""
         call = stream.program.next_call()
-        number = stream.next_number(tag)
-        name = f"{tag}.{number}" if tag else None
+        name = f"{tag}.{stream.begun[tag]}" if tag else None
+        stream.begun[tag] += 1
         limit = Limit(f"{what} in process group '{self._name}'", stream.ranks, timeout)
         handle = hvd.broadcast_async_(row, stream.root, name=name, process_set=stream.group)
         stream.program.made()
@@ -270,16 +256,13 @@ class Points:
             self._streams[source, target] = Stream(self._ranks, source, target, self._name)
         return self._streams[source, target]
 
-    def _announcement(self, target: int, message: Message) -> Callable[[], bool]:
-        def announce() -> bool:
-            """False: the receiver has not asked so far."""
-            if not self._store.check([f"asks.{target}"]):
-                return False
-            place = self._store.add(f"to.{target}", 1)
-            self._store.set(f"to.{target}.{place}", " ".join(map(str, message)))
-            return True
-
-        return announce
+    def _announce(self, target: int, message: Message) -> bool:
+        """False: the receiver has not asked so far."""
+        if not self._store.check([f"asks.{target}"]):
+            return False
+        place = self._store.add(f"to.{target}", 1)
+        self._store.set(f"to.{target}.{place}", " ".join(map(str, message)))
+        return True
 
     def _next_source(self, tag: int) -> Optional[int]:
         """The sender of the first announced message of that tag that has not been received
@@ -292,7 +275,7 @@ class Points:
         self._announced = [
             one
             for one in self._announced
-            if one.number >= self._stream(one.source, self._rank, "receives").begun(one.tag)
+            if one.number >= self._stream(one.source, self._rank, "receives").begun[one.tag]
         ]
         mine = (one for one in self._announced if one.tag == tag)
         return next((one.source for one in mine), None)

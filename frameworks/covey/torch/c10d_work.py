@@ -1,17 +1,114 @@
-"""A call of torch.distributed in flight, with Covey as backend. Internal."""
+"""A call of torch.distributed in flight, and how long it may take. Internal."""
 
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
-from covey.errors import Timeout
-from covey.torch.call_limit import Limit
+from covey.errors import CoveyError, InvalidArgument, Timeout
+from covey.handles import awaited
 from covey.torch.completions import Completions, CoveyFuture, waiting
+
+_ASK_S = 2.0
+"""So long the rank that knows the missing ranks may take to answer."""
+_LOOK_S = 0.01
+
+
+class Limit:
+    """The timeout of one call, which begins now."""
+
+    def __init__(self, what: str, ranks: Sequence[int], timeout: timedelta) -> None:
+        self._what = what
+        self._ranks = ranks
+        self._timeout_s = timeout.total_seconds()
+        self._until = time.monotonic() + self._timeout_s
+        self.missing: List[int] = []
+        """The ranks of the job that the last error has named."""
+
+    def left(self) -> float:
+        """Seconds; 0 when it has passed."""
+        return max(0.0, self._until - time.monotonic())
+
+    def passed(self, handle: Any, waited_s: Optional[float] = None) -> Timeout:
+        """The error when the operation of ``handle`` had not ended by then, or within
+        ``waited_s`` of a wait that was shorter."""
+        missing = self.missing = _missing(handle)
+        whom = f"it waits for {_listed(missing)}" if missing else "nobody says who is missing"
+        return Timeout(
+            f"{self._what} of {_listed(self._ranks)} has not ended within "
+            f"{self._within(waited_s)}: {whom}; it stays in flight, and later calls of the group "
+            "come after it",
+            missing[0] if len(missing) == 1 else -1,
+        )
+
+    def unmet(self, waited_s: Optional[float]) -> Timeout:
+        """The error when no rank had begun its part by then, or within ``waited_s``."""
+        within, ranks = self._within(waited_s), _listed(self._ranks)
+        return Timeout(f"{self._what}: none of {ranks} has sent within {within}")
+
+    def _within(self, waited_s: Optional[float]) -> str:
+        if waited_s is None:
+            return f"its timeout of {self._timeout_s:g} s"
+        return f"the {waited_s:g} s of this wait"
+
+
+def _missing(handle: Any) -> List[int]:
+    """Members that have not made the call. The first answer may be older than the question."""
+    awaited(handle)
+    until = time.monotonic() + _ASK_S
+    while time.monotonic() < until and not handle.poll():
+        missing = awaited(handle)
+        if missing:
+            return missing
+        try:
+            handle.wait(_LOOK_S)
+        except CoveyError:
+            pass
+    return []
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    numbers = ", ".join(map(str, ranks))
+    return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
+
+
+class Place(NamedTuple):
+    """The place of a call: this rank of a group, and torch's options.
+
+    Attributes:
+        rank: in the group.
+        ranks: of the job, by rank in the group.
+        group: its name.
+    """
+
+    rank: int
+    ranks: List[int]
+    group: str
+    opts: Any
+
+    @property
+    def size(self) -> int:
+        return len(self.ranks)
+
+    @property
+    def op(self) -> Any:
+        """Torch's."""
+        return dist.ReduceOp.SUM if self.opts is None else self.opts.reduceOp
+
+    @property
+    def root(self) -> int:
+        """The rank of the job. Raises InvalidArgument (a ValueError): it is not in the group."""
+        root = self.opts.rootRank
+        if not 0 <= root < self.size:
+            raise InvalidArgument(
+                f"rank {root} is not in process group '{self.group}', which has {self.size} ranks"
+            )
+        return self.ranks[root]
 
 
 class CoveyWork(dist._Work):
@@ -75,7 +172,6 @@ class CoveyWork(dist._Work):
             self._error = error
 
     def end_future(self) -> None:
-        """Runs its callbacks."""
         if self._error is not None:
             self._future.set_exception(self._error)
         else:
@@ -108,13 +204,12 @@ class CoveyWork(dist._Work):
         return self._limit.missing
 
     def has_ended(self) -> bool:
-        """Whether the operation has ended, with a result or a failure."""
         return bool(self._handle.poll())
 
     def get_future(self) -> torch.futures.Future:
         if not self._is_completed:
             self._is_completed = True
-            self._calls.complete(self._lane, self)
+            self._calls.completions.add(self._lane, self)
         return self._future
 
     def result(self) -> List[torch.Tensor]:
@@ -127,19 +222,13 @@ class InFlight:
 
     def __init__(self) -> None:
         self._works: Dict[CoveyWork, None] = {}  # In their order.
-        self._completions = Completions()
+        self.completions = Completions()
 
     def add(self, work: CoveyWork) -> None:
-        """The end of the group waits for the call."""
         self._works[work] = None
 
     def forget(self, work: CoveyWork) -> None:
-        """The call has ended."""
         self._works.pop(work, None)
-
-    def complete(self, lane: Any, work: CoveyWork) -> None:
-        """A thread calls its await_end and end_future."""
-        self._completions.add(lane, work)
 
     def close(self) -> None:
         """Waits for all that were added, until their timeouts, and for callbacks."""
@@ -148,8 +237,7 @@ class InFlight:
             if not work.is_completed():
                 work.await_end()
             self.forget(work)
-        self._completions.close()
+        self.completions.close()
 
     def leave(self) -> None:
-        """As Completions.leave."""
-        self._completions.leave()
+        self.completions.leave()

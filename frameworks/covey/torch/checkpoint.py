@@ -1,7 +1,15 @@
-"""Saving a training as a whole, with what its method holds, and going on from there."""
+"""Saving a training as a whole, with what its method holds, and going on from there.
+
+A method may have more of a training than parameters and optimizer: contributions that wait in
+slots, averages with others that are not taken over, steps that only the core has counted. Rather
+than to write these down, they are brought in (``save`` says what that is by each method), and
+rounds begin anew on both sides: on ranks that go on after saving, and on ranks that load. So both
+do the same from there, bit for bit. An outer momentum goes on; local steps are counted anew.
+"""
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Any, Dict, List, Mapping, Tuple
 
@@ -13,11 +21,11 @@ from covey.errors import InvalidArgument
 from covey.meeting import Meeting
 from covey.notice import tell
 from covey.state import state
-from covey.torch import folder, resume
-from covey.torch.codecs import put_back
+from covey.torch import plain
 from covey.torch.contents import PARTS, Contents, check_model, check_optimizer
 from covey.torch.ddp_optimizers import wrapped
-from covey.torch.method_arrays import put_back_to_method
+from covey.torch.method_state import kept_by_method, put_back, put_back_to_method
+from covey.torch.training import close_trainer, open_trainer
 
 
 def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None:
@@ -54,15 +62,14 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     Example:
         >>> covey.save("run/last", model, optimizer, scheduler=scheduler, epoch=epoch)
     """
-    meeting = _meet("save", optimizer)
-    place = pathlib.Path()
-    with meeting.part():
-        resume.check(optimizer, "save()")
-        place = checkpoint_folder.place_of(path)
-    meeting.agree()
+    meeting, place = _meet("save", optimizer, path)
     positions = meeting.gather(optimizer._covey_progress.position())
     _agree_on_step(optimizer, positions, meeting.group.ranks)
-    resume.settle(optimizer)
+    if optimizer._covey_progress.plan.in_rounds:  # They begin anew, with nothing left outside.
+        method_keeps = kept_by_method(optimizer)
+        close_trainer(optimizer)
+        open_trainer(optimizer)
+        put_back_to_method(optimizer, method_keeps)
     contents: Any = None
     with meeting.part():
         contents = Contents(model, optimizer, also)
@@ -71,11 +78,12 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     manifest["method"] = optimizer._covey_progress.method
     manifest["positions"] = positions
     manifest["optimizer"] = {"class": type(optimizer).__name__, "groups": contents.names}
-    write(meeting, place, {name: folder.dump(it) for name, it in files.items()}, manifest)
+    dumps = {name: functools.partial(torch.save, content) for name, content in files.items()}
+    write(meeting, place, dumps, manifest)
 
 
-def _meet(what: str, optimizer: Any) -> Meeting:
-    """All have come, no rank is in a step, and nothing is under way."""
+def _meet(what: str, optimizer: Any, path: Any) -> Tuple[Meeting, pathlib.Path]:
+    """All have come, no rank is in a step, and nothing is under way; the folder of ``path``."""
     place = state.require()
     if not hasattr(optimizer, "_covey_progress"):
         wrapped.adopt()  # A DistributedDataParallel may have it, before its first forward pass.
@@ -84,17 +92,41 @@ def _meet(what: str, optimizer: Any) -> Meeting:
             f"{what}: the optimizer is a {type(optimizer).__name__}, not a DistributedOptimizer: "
             "what is trained alone is saved by torch.save()"
         )
-    optimizer._covey_progress.refuse_mixed(what)
+    progress, trainer = optimizer._covey_progress, optimizer._covey_trainer
+    progress.refuse_mixed(what)
     group = optimizer._covey_options["process_set"]
     if not group.included():
         raise InvalidArgument(
             f"{what}: the optimizer trains on the ranks {group.ranks}, which call it, and this is "
             f"rank {place.rank}"
         )
-    if optimizer._covey_progress.plan.in_rounds:  # The next exchange waits with a limit.
-        resume.check(optimizer, f"{what}()")
-    resume.gather_in(optimizer)
-    return Meeting(what, group)
+    if progress.plan.in_rounds:  # The next exchange waits with a limit.
+        _check_between_steps(optimizer, what)
+    if progress.plan.in_rounds and not progress.plan.in_pairs:
+        optimizer.finish(strict=True)
+    elif trainer is not None:
+        with progress.changing():
+            trainer.gather_in()
+    meeting, folder = Meeting(what, group), pathlib.Path()
+    with meeting.part():
+        _check_between_steps(optimizer, what)
+        folder = checkpoint_folder.place_of(path)
+    meeting.agree()
+    return meeting, folder
+
+
+def _check_between_steps(optimizer: Any, what: str) -> None:
+    """Raises InvalidArgument (a ValueError) inside consensus(), or between backward and step."""
+    reducer = optimizer._covey_reducer
+    if optimizer._covey_progress.is_viewed:
+        raise InvalidArgument(
+            f"{what}() inside covey.consensus(), where the parameters are not this rank's own: end "
+            "the `with` before"
+        )
+    if reducer is not None and reducer.in_flight:
+        raise InvalidArgument(
+            f"{what}() after loss.backward() but before optimizer.step(): call it after step()"
+        )
 
 
 def _agree_on_step(optimizer: Any, positions: List[Dict[str, Any]], ranks: List[int]) -> None:
@@ -131,10 +163,10 @@ def _files_of(meeting: Meeting, contents: Contents) -> Tuple[Dict[str, Any], Dic
     if "optimizer" in own:
         moments = contents.mean_optimizer()
     mine = {**{part: contents.parts[part] for part in own}, **contents.own}
-    files = {folder.rank_file(meeting.index): mine}
+    files = {plain.rank_file(meeting.index): mine}
     if meeting.leads:
-        files[folder.MODEL] = contents.whole_model(parameters, buffers)
-        files[folder.OPTIMIZER] = moments
+        files[plain.MODEL] = contents.whole_model(parameters, buffers)
+        files[plain.OPTIMIZER] = moments
     return files, {
         "format": checkpoint_folder.FORMAT,
         "covey": _native.version,
@@ -171,13 +203,7 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
         >>> loaded = covey.load("run/last", model, optimizer, scheduler=scheduler)
         >>> first = loaded["epoch"] + 1
     """
-    meeting = _meet("load", optimizer)
-    where = pathlib.Path()
-    with meeting.part():
-        resume.check(optimizer, "load()")
-        where = checkpoint_folder.place_of(path)
-    meeting.agree()
-
+    meeting, where = _meet("load", optimizer, path)
     found, manifest = look(meeting, where, "torch")
     source: Any = None
     with meeting.part():
@@ -187,10 +213,11 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
         source.check(also)
     meeting.agree()
     loaded = Loaded(manifest, source.reset)
-    renewal = resume.Renewal(optimizer)
-    with meeting.part():
-        resume.put_to(optimizer, source.position, lambda: source.put(model, optimizer, also))
-    renewal.end()
+    close_trainer(optimizer)
+    with meeting.part(), optimizer._covey_progress.changing():
+        source.put(model, optimizer, also)
+        optimizer._covey_progress.take_up(source.position)
+    open_trainer(optimizer)
     meeting.agree()
     put_back(optimizer, source.kept)
     put_back_to_method(optimizer, source.kept)
@@ -214,12 +241,12 @@ class _Source:
         is_exact = self._is_same_size and manifest["method"] == method
         entries = manifest["files"]
         index = meeting.index if self._is_same_size else 0
-        part = folder.read(where, folder.rank_file(index), entries)
+        part = plain.read(where, plain.rank_file(index), entries)
         self.also: Dict[str, Tuple[str, Any]] = part["also"]
         # Of a checkpoint that an older Covey has written there is none.
         self.kept: Dict[str, torch.Tensor] = part.get("codec", {}) if is_exact else {}
         self._random = part["random"] if self._is_same_size else None
-        self._model: Dict[str, Any] = folder.read(where, folder.MODEL, entries)
+        self._model: Dict[str, Any] = plain.read(where, plain.MODEL, entries)
         if self._is_same_size:
             self._model.update(part.get("buffers", {}))
         if is_exact:
@@ -227,11 +254,11 @@ class _Source:
         if is_exact and "optimizer" in own:
             self._optimizer = part["optimizer"]
         else:
-            self._optimizer = folder.read(where, folder.OPTIMIZER, entries)
-        read = {folder.rank_file(i) for i in range(size if self._is_same_size else 1)}
-        read |= {folder.MODEL, folder.OPTIMIZER}
+            self._optimizer = plain.read(where, plain.OPTIMIZER, entries)
+        read = {plain.rank_file(i) for i in range(size if self._is_same_size else 1)}
+        read |= {plain.MODEL, plain.OPTIMIZER}
         if is_exact and "optimizer" in own:
-            read.remove(folder.OPTIMIZER)
+            read.remove(plain.OPTIMIZER)
         for name in sorted(set(entries) - read)[meeting.index :: size]:
             # It is not needed, but something has gone wrong.
             checkpoint_folder.check(where, name, entries)
@@ -265,7 +292,5 @@ def _joint(positions: List[Dict[str, Any]]) -> Dict[str, Any]:
     return {
         "steps": max(position["steps"] for position in positions),
         "version": max(position["version"] for position in positions),
-        "apart": False,
         "parted": False,
-        "differs": False,
     }

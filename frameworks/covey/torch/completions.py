@@ -36,54 +36,32 @@ _LEAVE_S = 5.0
 _here = threading.local()
 
 
-class Slot:
-    """A number that the program's calls take in turn, for as long as their callbacks run."""
+class Turns:
+    """Whose turn it is among callbacks, by the number of the call that they belong to."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, one_at_a_time: bool) -> None:
+        self._one_at_a_time = one_at_a_time
         self._news = threading.Condition()
         self._left: Counter[int] = Counter()  # Callbacks that have not returned, by call.
-
-    def expect(self, call: int) -> None:
-        """A callback will run that comes of ``call``."""
-        with self._news:
-            self._left[call] += 1
-
-    def begin(self, call: int) -> None:
-        """Waits until those of earlier calls have returned."""
-        with self._news:
-            self._news.wait_for(lambda: min(self._left) >= call)
-
-    def end(self, call: int) -> None:
-        """One has returned."""
-        with self._news:
-            _take_one(self._left, call)
-            self._news.notify_all()
-
-
-class Turns:
-    """Whose turn it is among the callbacks of a lane's calls."""
-
-    def __init__(self) -> None:
-        self._news = threading.Condition()
-        self._left: Counter[int] = Counter()  # Those that have not come so far, by call.
         self._is_running = False
 
     def expect(self, call: int) -> None:
-        """A callback will run that belongs to ``call``."""
+        """A callback will run for ``call``."""
         with self._news:
             self._left[call] += 1
 
     def begin(self, call: int) -> None:
-        """Waits until it may begin."""
+        """Waits until those of earlier calls have returned, and until no other one runs."""
         with self._news:
             self._news.wait_for(lambda: not self._is_running and min(self._left) >= call)
-            self._is_running = True
+            self._is_running = self._one_at_a_time
 
     def end(self, call: int) -> None:
         """It has returned."""
         with self._news:
-            _take_one(self._left, call)
+            self._left[call] -= 1
+            if self._left[call] == 0:
+                del self._left[call]
             self._is_running = False
             self._news.notify_all()
 
@@ -95,12 +73,6 @@ class Turns:
             self._is_running = True
 
 
-def _take_one(left: "Counter[int]", call: int) -> None:
-    left[call] -= 1
-    if left[call] == 0:
-        del left[call]
-
-
 class Call(NamedTuple):
     """Where a call stands.
 
@@ -108,14 +80,15 @@ class Call(NamedTuple):
         name: what the names of calls in its callbacks begin with.
         number: among the calls of its lane.
         turns: of its lane.
-        slot: of the program's call that it comes of.
+        slot: turns among callbacks of the program's calls that take one number: they begin once all
+            that come of earlier ones have returned.
         origin: the number of that one.
     """
 
     name: str
     number: int
     turns: Turns
-    slot: Slot
+    slot: Turns
     origin: int
 
 
@@ -123,16 +96,16 @@ class Program:
     """The calls of a process group that the program itself makes."""
 
     def __init__(self, group: str) -> None:
-        self._slots = [Slot(f"c10d.{group}.{number}") for number in range(SLOTS)]
-        self._turns = Turns()
+        self._names = [f"c10d.{group}.{number}" for number in range(SLOTS)]
+        self._slots = [Turns(False) for _ in range(SLOTS)]
+        self._turns = Turns(True)
         self._made = 0
 
     def next_call(self) -> Call:
-        slot = self._slots[self._made % SLOTS]
-        return Call(slot.name, self._made, self._turns, slot, self._made)
+        slot, made = self._made % SLOTS, self._made
+        return Call(self._names[slot], made, self._turns, self._slots[slot], made)
 
     def made(self) -> None:
-        """The next call was submitted."""
         self._made += 1
 
 
@@ -143,7 +116,7 @@ class Lane:
         """A callback of ``call``. It has to be entered, once."""
         self.name = name
         self._call = call
-        self._turns = Turns()
+        self._turns = Turns(True)
         self._made = 0
         call.slot.expect(call.origin)
         call.turns.expect(call.number)
@@ -153,7 +126,6 @@ class Lane:
         return Call(f"{self.name}.{self._made}", self._made, self._turns, slot, origin)
 
     def made(self) -> None:
-        """The next call was submitted."""
         self._made += 1
 
     @contextlib.contextmanager

@@ -60,42 +60,33 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> Tuple[torch.Tensor, Any]:
-    if not tensor.dtype.is_floating_point or tensor.dtype.itemsize <= dtype.itemsize:
-        return tensor, None
-    return tensor.to(dtype), tensor.dtype
+class _CastCompressor(Compressor):
+    """Larger floating-point tensors travel as ``wire_dtype``."""
+
+    wire_dtype: torch.dtype
+
+    @classmethod
+    def compress(cls, tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
+        dtype = cls.wire_dtype
+        if not tensor.dtype.is_floating_point or tensor.dtype.itemsize <= dtype.itemsize:
+            return tensor, None
+        return tensor.to(dtype), tensor.dtype
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor if ctx is None else tensor.to(ctx)
 
 
-def _cast_back(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-    return tensor if ctx is None else tensor.to(ctx)
-
-
-class FP16Compressor(Compressor):
+class FP16Compressor(_CastCompressor):
     """float32 and float64 tensors travel as float16."""
 
     wire_dtype = torch.float16
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        return _cast(tensor, torch.float16)
 
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return _cast_back(tensor, ctx)
-
-
-class BF16Compressor(Compressor):
+class BF16Compressor(_CastCompressor):
     """float32 and float64 tensors travel as bfloat16, which keeps the range of float32."""
 
     wire_dtype = torch.bfloat16
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        return _cast(tensor, torch.bfloat16)
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return _cast_back(tensor, ctx)
 
 
 class CodecCompressor(NoneCompressor):

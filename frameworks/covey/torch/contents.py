@@ -10,11 +10,10 @@ import torch
 
 from covey.checkpoints import first_difference
 from covey.errors import InvalidArgument
-from covey.torch.codecs import kept
-from covey.torch.method_arrays import kept_by_method
+from covey.torch.layout import parameters_of
+from covey.torch.method_state import kept, kept_by_method
 from covey.torch.optimizer_state import average_state
 from covey.torch.plain import digest, plain, signature
-from covey.torch.sources import view_of
 from covey.torch.view import mean_buffers, measure
 
 PARTS = ("parameters", "buffers", "optimizer")
@@ -79,7 +78,7 @@ class Contents:
         for plans, flats in means:
             for plan, flat in zip(plans, flats):
                 for slot in plan.slots:
-                    mean_of[id(slot.parameter)] = view_of(flat, slot).detach().cpu().clone()
+                    mean_of[id(slot.parameter)] = slot.view(flat).detach().cpu().clone()
         return {name: mean_of[id(it)] for name, it in self._live.items() if id(it) in mean_of}
 
     def mean_buffers(self) -> Dict[str, torch.Tensor]:
@@ -95,8 +94,8 @@ class Contents:
         mean: Any = types.SimpleNamespace(state=held)
         group = optimizer._covey_options["process_set"]
         average_state(mean, optimizer._covey_progress.named, group, "covey.save.state")
-        listed = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        state = {number: held[it] for number, it in enumerate(listed) if held.get(it)}
+        every = enumerate(parameters_of(optimizer))
+        state = {number: held[it] for number, it in every if held.get(it)}
         mean_state = plain(state, "the mean of the optimizers")
         return {**self.parts["optimizer"], "state": mean_state}
 
@@ -141,7 +140,7 @@ def check_model(manifest: Mapping[str, Any], model: torch.nn.Module) -> None:
 
 
 def _name(tensor: Any) -> str:
-    return "not there" if tensor is None else f"{tensor[0]}, {tensor[1]} {list(tensor[2])},"[:-1]
+    return "not there" if tensor is None else f"{tensor[0]}, {tensor[1]} {list(tensor[2])}"
 
 
 def check_optimizer(manifest: Mapping[str, Any], model: torch.nn.Module, optimizer: Any) -> None:

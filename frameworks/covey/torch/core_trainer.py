@@ -1,6 +1,6 @@
 """The training of one optimizer by the core's trainer. Internal.
 
-The core does it all but the updates: see ``core/api/covey_trainer.h``.
+The core does it all but its actions, which torch does: see ``core/api/covey_trainer.h``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 from covey import _native
 from covey.errors import Aborted, CoveyError, InvalidArgument, NotFinite, Timeout, Unsupported
 from covey.group import Group
-from covey.method import GRADIENTS, MODEL, Plan, parsed, plans
+from covey.method import GRADIENTS, MODEL, parsed, plans
+from covey.notice import warn
 from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
 from covey.torch.ahead import Ahead
-from covey.torch.ending import dropped, say_alone, say_dropped
-from covey.torch.flushed import Flushed
-from covey.torch.hypers import Hypers
+from covey.torch.ending import Flushed, dropped, say_dropped
+from covey.torch.hypers import read_hypers
 from covey.torch.layout import Named, plan_whole
 from covey.torch.model_exchange import ModelExchange, relative_distance
 from covey.torch.tensors import CODES
@@ -44,14 +44,13 @@ class CoreTrainer(TrainerActions):
             InvalidArgument: (a ValueError) two parameters in the same memory.
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
-        progress, options = optimizer._covey_progress, optimizer._covey_options
+        progress = optimizer._covey_progress
         parts = [plan for _, plan in plans(progress.method, group.id)]
         whole = plan_whole(named)
         if not any(plan.in_rounds for plan in parts):  # Contributions of rounds have flags.
             whole = [plan._replace(length=plan.flags_offset) for plan in whole]
         super().__init__(optimizer, whole)
         self._group = group
-        self._stats = progress.step_stats
         self._counts: Mapping[str, Any] = {}
         self._is_left = False  # A step that has taken its gradients was interrupted.
         self._is_due = False  # A finish(), since the last step.
@@ -61,12 +60,13 @@ class CoreTrainer(TrainerActions):
             mine = weakref.proxy(self)
             self._models = ModelExchange(mine, self._optimizer, named, self.plans, self._keep)
         has_versions = any(plan.in_versions and plan.payload == GRADIENTS for plan in parts)
-        self._num_hypers = len(Hypers(optimizer).read()) if has_versions else 0
+        self._num_hypers = len(read_hypers(optimizer)) if has_versions else 0
+        op = optimizer._covey_options["op"]
         self._trainer = _native.trainer_open(
             group.id,
             progress.name_of("trainer"),
             parsed(progress.method),
-            core_code(options["op"] if options["op"] in (Average, Sum) else Average),
+            core_code(op if op in (Average, Sum) else Average),
             progress.begin,
             tuple(CODES[plan.dtype] for plan in self.plans),
             tuple(plan.length for plan in self.plans),
@@ -87,14 +87,14 @@ class CoreTrainer(TrainerActions):
 
     def begin(self) -> None:
         """The next step is the first: that of ``progress``."""
-        progress = self._optimizer._covey_progress
+        progress = self._progress
         version = progress.version
         here = self.position._replace(
             version=version, step=progress.steps, may_differ=int(progress.is_parted)
         )
         self.restore(here)
         self._enter()
-        progress.turn(version)  # Rounds of models count from where they begin, from now on.
+        progress.version = version  # Rounds of models count from where they begin, from now on.
         if self._versions is not None:
             self._versions.ahead.settle()
             state.add_helper(self)
@@ -103,13 +103,11 @@ class CoreTrainer(TrainerActions):
     def can_move(self) -> bool:
         """Whether ``move_to`` is all there is to do, to be where other steps were done: there are
         no versions, by which rounds count."""
-        progress = self._optimizer._covey_progress
-        every = [plan for _, plan in plans(progress.method, self._group.id)]
-        is_one = len(every) == 1 and not progress.plan.in_versions
+        every = [plan for _, plan in plans(self._progress.method, self._group.id)]
+        is_one = len(every) == 1 and not self._progress.plan.in_versions
         return is_one or not any(plan.in_rounds for plan in every)
 
     def move_to(self, steps: int) -> None:
-        """So many steps, and updates, were done."""
         self._go_on()
         self.restore(self.position._replace(version=steps, step=steps))
         self._enter()
@@ -153,10 +151,8 @@ class CoreTrainer(TrainerActions):
             )
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """A step: updates, and the exchanges for which it is time."""
         self._is_due = True
-        progress = self._optimizer._covey_progress
-        if self._is_open == IN_FINISH and not progress.plan.in_rounds:
+        if self._is_open == IN_FINISH and not self._progress.plan.in_rounds:
             self._finish(True)
         if self._is_left:  # Its gradients were taken: those of this call are for another step.
             self._go_on()
@@ -178,7 +174,6 @@ class CoreTrainer(TrainerActions):
                 )
         _native.trainer_submit(self._trainer, unfit, hypers or (0.0,) * self._num_hypers)
         self._has_taken = self._has_taken and not is_new
-        plan = progress.plan
         try:
             self._run()
         except NotFinite:
@@ -189,7 +184,6 @@ class CoreTrainer(TrainerActions):
         except BaseException:
             self._is_left = self._has_taken and self._is_open == IN_STEP
             raise
-        self._note(plan)
         self._has_taken = False
         self._settle_pass()
         return self._loss
@@ -204,15 +198,15 @@ class CoreTrainer(TrainerActions):
         self._is_left = False
         if self._is_open != IN_STEP:
             return
-        slots = [slot for plan in self.plans for slot in plan.slots]
+        parameters = [parameter for plan in self.plans for parameter in plan.parameters]
         # Not where they lie: that may be a version's memory, which is read elsewhere then.
-        gradients = [None if s.parameter.grad is None else s.parameter.grad.clone() for s in slots]
+        gradients = [None if it.grad is None else it.grad.clone() for it in parameters]
         hypers = (0.0,) * self._num_hypers if self._versions is None else self._versions.hypers
         _native.trainer_submit(self._trainer, None, hypers)
         with contextlib.suppress(NotFinite):
             self._run()
-        for slot, gradient in zip(slots, gradients):
-            slot.parameter.grad = gradient
+        for parameter, gradient in zip(parameters, gradients):
+            parameter.grad = gradient
         self._has_taken = False
 
     def finish(self, strict: bool = True) -> None:
@@ -226,7 +220,7 @@ class CoreTrainer(TrainerActions):
                 it waits on.
             Aborted: with ``strict``, in rounds of models: the mean is of those that live.
         """
-        progress, known = self._optimizer._covey_progress, dropped()
+        progress, known = self._progress, dropped()
         self._go_on()
         ahead, models = self.ahead, self._models
         is_measured = models is not None and progress.plan.in_rounds and ahead is None
@@ -240,7 +234,8 @@ class CoreTrainer(TrainerActions):
         except (Timeout, Aborted) as missing:
             if strict or not progress.plan.ends_alone:
                 raise
-            say_alone(missing)
+            # There is no mean of those that are there.
+            warn(f"{missing}; finish() ends without a mean: this rank keeps its own model")
         finally:
             say_dropped(known)
         self._is_due = False
@@ -289,7 +284,7 @@ class CoreTrainer(TrainerActions):
             return
         before, failure = self.position.version, ""
         is_first = self._group.rank() == 0
-        flushed = Flushed(self._optimizer._covey_progress.named if is_first else ())
+        flushed = Flushed(self._progress.named if is_first else ())
         try:
             self._go_on()
             self._finish(True)
@@ -322,7 +317,7 @@ class CoreTrainer(TrainerActions):
 
     def _enter(self) -> None:
         """Makes ready for the next step, or pass."""
-        progress, versions, models = self._optimizer._covey_progress, self._versions, self._models
+        progress, versions, models = self._progress, self._versions, self._models
         if versions is not None:
             versions.end()
         position = self.position
@@ -343,7 +338,7 @@ class CoreTrainer(TrainerActions):
         if plan.payload != GRADIENTS:
             models.settle(progress.trains_alone)
         elif models is not None:
-            models.leave()
+            models.is_here = False  # The steps that come exchange no model.
         # In rounds others see published models, else the model where it lies.
         is_seen = plan.payload != GRADIENTS and (plan.in_pairs or not plan.in_rounds)
         if not is_seen:
@@ -353,20 +348,13 @@ class CoreTrainer(TrainerActions):
             _native.trainer_begin_pass(self._trainer)
             self._perform()
 
-    def _note(self, plan: Plan) -> None:
-        """A step by ``plan`` is over."""
-        (came, last), self._came, self._last = (self._came, self._last), 0.0, None
-        if came and plan.in_rounds and not plan.in_pairs:
-            last = last or self.position
-            needed = self._group.size() if last.of_all else plan.needed
-            key = ((last.planned + 1) << 32) + last.published  # Apart from other parts.
-            self._optimizer._covey_progress.step_stats.arrived(key, needed, came)
-
     def count(self) -> None:
         """Tells the statistics of the steps what was exchanged."""
         counts = self.counts() if self._trainer else {}
         if counts:  # Else the runtime has ended.
-            self._stats.applied(counts, self._counts)
+            stats = self._progress.step_stats
+            stats.applied(counts, self._counts)
+            stats.came(_native.trainer_arrivals(self._trainer))
             self._counts = counts
 
 

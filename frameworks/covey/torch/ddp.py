@@ -26,7 +26,7 @@ from covey.torch.ddp_optimizers import wrapped
 from covey.torch.functions import broadcast_parameters
 from covey.torch.layout import Named
 from covey.torch.optimizer import distribute
-from covey.torch.own import settle
+from covey.torch.update import settle
 
 _Torchs = torch.nn.parallel.DistributedDataParallel
 # As torch.compiler.disable, which would load the compiler now.
@@ -115,20 +115,18 @@ class DistributedDataParallel(_Torchs):
 
     def _take_over_attributes(self, given: Arguments) -> None:
         """The attributes of torch's class that scripts read."""
+        for name in ("device_ids", "output_device", "dim", "bucket_bytes", "static_graph",
+                     "find_unused_parameters", "gradient_as_bucket_view"):
+            setattr(self, name, getattr(given, name))
         self.device = next(self.module.parameters()).device
         self.device_type = self.device.type
-        self.device_ids = given.device_ids
-        self.output_device = given.output_device
-        self.dim = given.dim
         self.process_group = given.process_group or default_group()
-        self.bucket_bytes = given.bucket_bytes
         self.forward_sync_buffers = given.broadcasts
-        self.find_unused_parameters = given.find_unused_parameters
-        self.static_graph = given.static_graph
-        self.gradient_as_bucket_view = given.gradient_as_bucket_view
         self.use_side_stream_for_tensor_copies = True
         self.mixed_precision = self.logger = self.reducer = None
-        self.parameters_to_ignore = given.ignored(self.module)
+        self.parameters_to_ignore = set(
+            getattr(self.module, "_ddp_params_and_buffers_to_ignore", ())
+        )
         self.require_backward_grad_sync = self.require_forward_param_sync = True
 
     @property
@@ -145,7 +143,6 @@ class DistributedDataParallel(_Torchs):
         broadcast_parameters(kept, group.ranks[0], group)
 
     def _living(self) -> List[Any]:
-        """Its optimizers."""
         return [it for it in (known() for known in self._optimizers) if it is not None]
 
     def will_sync_module_buffers(self) -> bool:

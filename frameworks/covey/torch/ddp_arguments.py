@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, List, Optional, Set
+import types
+from typing import Any, Callable, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -32,8 +33,8 @@ _REFUSED = {
 }
 
 
-class Arguments:
-    """The arguments of one model.
+class Arguments(types.SimpleNamespace):
+    """The arguments of one model, by their names, and what they mean here.
 
     Attributes:
         device_ids: the one device that inputs are moved to; None: they stay where they are.
@@ -42,27 +43,21 @@ class Arguments:
         bucket_bytes: as of DistributedOptimizer.
     """
 
+    device_ids: Optional[List[Any]]
+    output_device: Any
+
     def __init__(self, **given: Any) -> None:
         """Raises Unsupported (a ValueError): one is refused."""
         for name, reason in _REFUSED.items():
             if given[name] is not None:
                 raise Unsupported(f"{_NAME}: {name} is not there by a method: {reason}")
-        self.process_group, self.device_mesh = given["process_group"], given["device_mesh"]
-        self.output_device, self.dim = given["output_device"], given["dim"]
-        self.init_sync = given["init_sync"]
-        self.find_unused_parameters = given["find_unused_parameters"]
-        self.static_graph = given["static_graph"]
-        self.gradient_as_bucket_view = given["gradient_as_bucket_view"]
+        super().__init__(**given)
         ids, size_mb = given["device_ids"], given["bucket_cap_mb"]
-        self.device_ids: Optional[List[Any]] = None if ids is None else list(ids)
+        self.device_ids = None if ids is None else list(ids)
         self.bucket_bytes = BUCKET_BYTES if size_mb is None else int(size_mb * (1 << 20))
         asked, forward = given["broadcast_buffers"], given["forward_sync_buffers"]
         self.broadcasts = bool(asked is not False if forward is None else forward)
         self.broadcasts_at_first = self.broadcasts if forward is None else True
-
-    def ignored(self, module: torch.nn.Module) -> Set[str]:
-        """The names of parameters and buffers that the module says are not to be looked at."""
-        return set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
 
     def check(self, module: torch.nn.Module) -> None:
         """Refuses a module, or devices, as torch does.
@@ -88,23 +83,19 @@ class Arguments:
                 f"{_NAME}: optimizers within the backward pass are not there by a method, of which "
                 "an update may need several passes, or none: make one optimizer of the parameters"
             )
-        devices = {it.device for it in parameters}
-        self._check_devices(devices)
-
-    def _check_devices(self, devices: Set[torch.device]) -> None:
         if self.device_ids is not None and len(self.device_ids) > 1:
             raise InvalidArgument("device_ids can only be None or contain a single element.")
-        is_on_one = len(devices) == 1 and next(iter(devices)).type != "cpu"
-        if is_on_one:
+        devices = {it.device for it in parameters}
+        if len(devices) == 1 and next(iter(devices)).type != "cpu":
             if self.device_ids and self.output_device is None:
                 self.output_device = self.device_ids[0]
-            return
-        if self.device_ids or self.output_device is not None:
+        elif self.device_ids or self.output_device is not None:
             raise InvalidArgument(
                 f"{_NAME}: device_ids and output_device are for a model on one GPU, and this one "
                 f"is on {', '.join(sorted(map(str, devices)))}: leave them out"
             )
-        self.device_ids = None
+        else:
+            self.device_ids = None
 
 
 def default_group() -> Any:

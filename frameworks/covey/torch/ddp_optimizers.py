@@ -12,7 +12,7 @@ import functools
 import gc
 import types
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -20,20 +20,35 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from covey.errors import InvalidArgument
 from covey.state import state
-
+from covey.torch.layout import parameters_of
 
 Distribute = Callable[[Any, List[Any]], None]
 
 
-class Made:
-    """The optimizers of this process, in the order in which they were made."""
+class Wrapped:
+    """The parameters of all wrapped models of this process, and its optimizers."""
 
     def __init__(self) -> None:
-        self._known: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
-        self._count = 0
-        self._fresh: List[Any] = []  # Weak references.
+        self._owners: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
+        self._distribute: Distribute = lambda *_: None
+        self._is_watching = False
+        self._known: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self._fresh: List[Any] = []  # Weak references, in the order in which they were made.
 
-    def watch(self) -> None:
+    def add(
+        self, model: Any, named: List[Tuple[str, torch.nn.Parameter]], distribute: Distribute
+    ) -> None:
+        """``model`` trains the parameters ``named``; ``distribute(optimizer, models)`` makes an
+        optimizer of such models distributed."""
+        self._distribute = distribute
+        if not self._is_watching:
+            self._is_watching = True
+            self._watch()
+        owner = weakref.ref(model)
+        for _, parameter in named:
+            self._owners[parameter] = owner
+
+    def _watch(self) -> None:
         """Notes all optimizers that are there, and each new one."""
         made = torch.optim.Optimizer.__init__
 
@@ -50,40 +65,10 @@ class Made:
 
     def _note(self, optimizer: Any) -> None:
         if optimizer not in self._known:
-            self._count += 1
-            self._known[optimizer] = self._count
+            self._known.add(optimizer)
             self._fresh.append(weakref.ref(optimizer))
             if "step" not in vars(optimizer):  # Else a scheduler has put it there.
                 optimizer.step = types.MethodType(_step_by_closure, optimizer)
-
-    def take_fresh(self) -> List[Any]:
-        """The optimizers that were made since the last call, the newest first."""
-        fresh = [reference() for reference in self._fresh]
-        self._fresh = []
-        return [it for it in reversed(fresh) if it is not None]
-
-
-class Wrapped:
-    """The parameters of all wrapped models of this process."""
-
-    def __init__(self) -> None:
-        self._owners: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
-        self._made = Made()
-        self._distribute: Distribute = lambda *_: None
-        self._is_watching = False
-
-    def add(
-        self, model: Any, named: List[Tuple[str, torch.nn.Parameter]], distribute: Distribute
-    ) -> None:
-        """``model`` trains the parameters ``named``; ``distribute(optimizer, models)`` makes an
-        optimizer of such models distributed."""
-        self._distribute = distribute
-        if not self._is_watching:
-            self._is_watching = True
-            self._made.watch()
-        owner = weakref.ref(model)
-        for _, parameter in named:
-            self._owners[parameter] = owner
 
     def models_of(self, optimizer: Any) -> List[Any]:
         """The wrapped models that have parameters of ``optimizer``."""
@@ -103,7 +88,8 @@ class Wrapped:
         """
         taken: Set[int] = set()
         chosen = []
-        for optimizer in self._made.take_fresh():
+        fresh, self._fresh = [reference() for reference in self._fresh], []
+        for optimizer in (it for it in reversed(fresh) if it is not None):
             mine = {id(parameter) for parameter in parameters_of(optimizer)}
             models = [] if is_distributed(optimizer) else self.models_of(optimizer)
             if models and not mine & taken and not shares_groups(optimizer):
@@ -125,11 +111,6 @@ class Wrapped:
                         "and others of the same optimizer are: wrap its module too, or give it an "
                         "optimizer of its own"
                     )
-
-
-def parameters_of(optimizer: Any) -> Iterator[torch.nn.Parameter]:
-    """All of them."""
-    return (parameter for group in optimizer.param_groups for parameter in group["params"])
 
 
 def is_distributed(optimizer: Any) -> bool:

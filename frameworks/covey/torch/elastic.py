@@ -130,35 +130,17 @@ class _KeptDict(Kept):
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
 
-class _KeptModel(_KeptDict):
     def sync(self) -> None:
-        broadcast_parameters(self.value.state_dict(), root_rank=0)
+        if isinstance(self.value, torch.nn.Module):
+            broadcast_parameters(self.value.state_dict(), root_rank=0)
+        elif isinstance(self.value, torch.optim.Optimizer):
+            broadcast_optimizer_state(self.value, root_rank=0)
+        else:  # Samples that any rank has processed in the epoch of rank 0 are done.
+            everyone = allgather_object(self.value.state_dict(), "elastic.sampler")
+            epoch = everyone[0]["epoch"]
+            done = [it["processed_indices"] for it in everyone if it["epoch"] == epoch]
+            self.value.load_state_dict({"epoch": epoch, "processed_indices": set().union(*done)})
         self.save()
-
-
-class _KeptOptimizer(_KeptDict):
-    def sync(self) -> None:
-        broadcast_optimizer_state(self.value, root_rank=0)
-        self.save()
-
-
-class _KeptSampler(_KeptDict):
-    def sync(self) -> None:
-        """Samples that any rank has processed in the epoch of rank 0 are done."""
-        everyone = allgather_object(self.value.state_dict(), "elastic.sampler")
-        epoch = everyone[0]["epoch"]
-        done = [it["processed_indices"] for it in everyone if it["epoch"] == epoch]
-        self.value.load_state_dict({"epoch": epoch, "processed_indices": set().union(*done)})
-        self.save()
-
-
-def _kept(value: Any) -> Optional[Kept]:
-    """None: a plain object."""
-    if isinstance(value, torch.nn.Module):
-        return _KeptModel(value)
-    if isinstance(value, torch.optim.Optimizer):
-        return _KeptOptimizer(value)
-    return _KeptSampler(value) if isinstance(value, ElasticSampler) else None
 
 
 class TorchState(KeptState):
@@ -183,8 +165,10 @@ class TorchState(KeptState):
         **kwargs: Any,
     ) -> None:
         given = {"model": model, "optimizer": optimizer, **kwargs}
-        found = {name: _kept(value) for name, value in given.items()}
-        parts = {name: it for name, it in found.items() if it is not None}
+        kinds = (torch.nn.Module, torch.optim.Optimizer, ElasticSampler)
+        parts: Dict[str, Kept] = {
+            name: _KeptDict(value) for name, value in given.items() if isinstance(value, kinds)
+        }
         plain = {
             name: value
             for name, value in given.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import torch
 
@@ -84,8 +84,6 @@ class _TensorPlace(NamedTuple):
     """Stands for a tensor in a state that is sent as an object."""
 
     number: int
-    shape: Tuple[int, ...]
-    dtype: torch.dtype
 
 
 def broadcast_optimizer_state(
@@ -114,50 +112,32 @@ def broadcast_optimizer_state(
     del model
     is_root = rank() == root_rank
     tensors: List[torch.Tensor] = []
-    skeleton = _take_tensors(optimizer.state_dict(), tensors) if is_root else None
-    skeleton = broadcast_object(skeleton, root_rank, "optimizer_state", process_set)
+    sent: Any = None
+    if is_root:
+        skeleton = _replaced(optimizer.state_dict(), torch.Tensor, lambda it: _take(it, tensors))
+        sent = skeleton, [(tuple(it.shape), it.dtype) for it in tensors]
+    skeleton, kinds = broadcast_object(sent, root_rank, "optimizer_state", process_set)
     if not is_root:
-        tensors = [torch.empty(place.shape, dtype=place.dtype) for place in _places(skeleton)]
+        tensors = [torch.empty(shape, dtype=dtype) for shape, dtype in kinds]
     named = ((f"optimizer_state.{index}", tensor) for index, tensor in enumerate(tensors))
     _broadcast_all(named, root_rank, process_set)
     if not is_root:
-        optimizer.load_state_dict(_put_tensors(skeleton, tensors))
+        state = _replaced(skeleton, _TensorPlace, lambda place: tensors[place.number])
+        optimizer.load_state_dict(state)
 
 
-def _take_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
-    """``value`` with a _TensorPlace for each of its tensors, which are appended to ``tensors``."""
-    if isinstance(value, torch.Tensor):
-        # All receive on the CPU: a rank without state yet cannot know which parts lie on a device.
-        tensors.append(value.detach().cpu())
-        return _TensorPlace(len(tensors) - 1, tuple(value.shape), value.dtype)
+def _take(tensor: torch.Tensor, tensors: List[torch.Tensor]) -> _TensorPlace:
+    # All receive on the CPU: a rank without state yet cannot know which parts lie on a device.
+    tensors.append(tensor.detach().cpu())
+    return _TensorPlace(len(tensors) - 1)
+
+
+def _replaced(value: Any, kind: type, made: Callable[[Any], Any]) -> Any:
+    """``value`` with ``made(it)`` in the place of each ``it`` of that kind."""
+    if isinstance(value, kind):
+        return made(value)
     if isinstance(value, dict):
-        return {key: _take_tensors(item, tensors) for key, item in value.items()}
+        return {key: _replaced(item, kind, made) for key, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_take_tensors(item, tensors) for item in value)
-    return value
-
-
-def _places(value: Any) -> List[_TensorPlace]:
-    """The places in ``value`` in the order of their numbers."""
-    if isinstance(value, _TensorPlace):
-        return [value]
-    children: Iterable[Any] = ()
-    if isinstance(value, dict):
-        children = value.values()
-    elif type(value) in (list, tuple):
-        children = value
-    return [place for child in children for place in _places(child)]
-
-
-def _put_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
-    """The inverse of _take_tensors."""
-    if isinstance(value, _TensorPlace):
-        return tensors[value.number]
-    if isinstance(value, dict):
-        result: Dict[Any, Any] = {}
-        for key, item in value.items():
-            result[key] = _put_tensors(item, tensors)
-        return result
-    if type(value) in (list, tuple):
-        return type(value)(_put_tensors(item, tensors) for item in value)
+        return type(value)(_replaced(item, kind, made) for item in value)
     return value

@@ -20,43 +20,19 @@ def _gradient_name(name: Optional[str]) -> Optional[str]:
     return None if name is None else name + ".gradient"
 
 
-def _check_differentiable(op: int, kind: str = "allreduce") -> None:
+def _check_differentiable(op: int, kind: str) -> None:
     if op not in (Average, Sum):
         raise NotImplementedError(f"{kind} with op={ReduceOp(op).name} has no gradient")
 
 
 class Allreduce(torch.autograd.Function):
-    """The gradient of a sum over ranks is the sum of the ranks' gradients."""
+    """The gradient of a sum over ranks is the sum of the ranks' gradients. Tensors that are grouped
+    travel together; else there is one."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        tensor: torch.Tensor,
-        name: Optional[str],
-        op: int,
-        prescale: float,
-        postscale: float,
-        group: Group,
-        codec: Optional[str] = None,
-    ) -> torch.Tensor:
-        ctx.arguments = (_gradient_name(name), op, prescale, postscale, group, codec)
-        return collectives.allreduce(
-            NOW, tensor, None, name, op, prescale, postscale, group, codec
-        ).wait()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
-        _check_differentiable(ctx.arguments[1])
-        result = Allreduce.apply(grads[0], *ctx.arguments)
-        return result, None, None, None, None, None, None
-
-
-class GroupedAllreduce(torch.autograd.Function):
-    """As Allreduce, for tensors that travel together."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
+        is_grouped: bool,
         name: Optional[str],
         op: int,
         prescale: float,
@@ -65,17 +41,17 @@ class GroupedAllreduce(torch.autograd.Function):
         codec: Optional[str],
         *tensors: torch.Tensor,
     ) -> Tuple[torch.Tensor, ...]:
-        ctx.arguments = (_gradient_name(name), op, prescale, postscale, group, codec)
-        handle = collectives.grouped_allreduce(
-            NOW, tensors, None, name, op, prescale, postscale, group, codec
-        )
-        return tuple(handle.wait())
+        how = (op, prescale, postscale, group, codec)
+        ctx.arguments = (is_grouped, _gradient_name(name), *how)
+        if is_grouped:
+            return tuple(collectives.grouped_allreduce(NOW, tensors, None, name, *how).wait())
+        return (collectives.allreduce(NOW, tensors[0], None, name, *how).wait(),)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
-        _check_differentiable(ctx.arguments[1])
-        results = GroupedAllreduce.apply(*ctx.arguments, *grads)
-        return (None, None, None, None, None, None, *results)
+        _check_differentiable(ctx.arguments[2], "allreduce")
+        results = Allreduce.apply(*ctx.arguments, *grads)
+        return (None, None, None, None, None, None, None, *results)
 
 
 class Allgather(torch.autograd.Function):
@@ -86,7 +62,7 @@ class Allgather(torch.autograd.Function):
         ctx: Any, name: Optional[str], group: Group, *tensors: torch.Tensor
     ) -> Tuple[torch.Tensor, ...]:
         mine = group.rank()
-        ctx.arguments = (_gradient_name(name), Average, 1.0, 1.0, group, None)
+        ctx.arguments = (True, _gradient_name(name), Average, 1.0, 1.0, group, None)
         places: List[Tuple[int, int]] = []
         results: List[torch.Tensor] = []
         handles = [
@@ -101,9 +77,13 @@ class Allgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
-        means = GroupedAllreduce.apply(*ctx.arguments, *grads)
+        means = Allreduce.apply(*ctx.arguments, *grads)
         own = [mean.narrow(0, *place) for mean, place in zip(means, ctx.places)]
         return (None, None, *own)
+
+
+def _part(name: Optional[str], index: int, count: int) -> Optional[str]:
+    return name if name is None or count == 1 else f"{name}.{index}"
 
 
 class Gather(torch.autograd.Function):
@@ -124,10 +104,6 @@ class Gather(torch.autograd.Function):
         return back, None, None, None
 
 
-def _part(name: Optional[str], index: int, count: int) -> Optional[str]:
-    return name if name is None or count == 1 else f"{name}.{index}"
-
-
 class Broadcast(torch.autograd.Function):
     """The root's tensor is used by all ranks, so it gets the mean of their gradients."""
 
@@ -135,43 +111,24 @@ class Broadcast(torch.autograd.Function):
     def forward(
         ctx: Any, tensor: torch.Tensor, root: int, name: Optional[str], group: Group
     ) -> torch.Tensor:
-        ctx.arguments = (_gradient_name(name), Average, 1.0, 1.0, group)
+        ctx.arguments = (False, _gradient_name(name), Average, 1.0, 1.0, group, None)
         ctx.is_root = group.rank() is not None and group.ranks[group.rank() or 0] == root
         return collectives.broadcast(NOW, tensor, root, name, group).wait()
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
-        mean = Allreduce.apply(grads[0], *ctx.arguments)
+        (mean,) = Allreduce.apply(*ctx.arguments, grads[0])
         return (mean if ctx.is_root else torch.zeros_like(mean)), None, None, None
 
 
 class Reducescatter(torch.autograd.Function):
-    """A row's gradient is with the rank that holds it. The scale is Horovod's: covey.torch.ops."""
+    """A row's gradient is with the rank that holds it. The scale is Horovod's: covey.torch.ops.
+    Tensors as of Allreduce."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        tensor: torch.Tensor,
-        name: Optional[str],
-        op: int,
-        group: Group,
-        prescale: float,
-        postscale: float,
-    ) -> torch.Tensor:
-        ctx.arguments = (_gradient_name(name), op, group, prescale * postscale)
-        return collectives.reducescatter(NOW, tensor, name, op, group, prescale, postscale).wait()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
-        return (_gather_parts(grads, *ctx.arguments)[0], None, None, None, None, None)
-
-
-class GroupedReducescatter(torch.autograd.Function):
-    """As Reducescatter, for tensors that travel together."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
+        is_grouped: bool,
         name: Optional[str],
         op: int,
         group: Group,
@@ -179,24 +136,20 @@ class GroupedReducescatter(torch.autograd.Function):
         postscale: float,
         *tensors: torch.Tensor,
     ) -> Tuple[torch.Tensor, ...]:
+        how = (name, op, group, prescale, postscale)
         ctx.arguments = (_gradient_name(name), op, group, prescale * postscale)
-        handle = collectives.grouped_reducescatter(
-            NOW, tensors, name, op, group, prescale, postscale
-        )
-        return tuple(handle.wait())
+        if is_grouped:
+            return tuple(collectives.grouped_reducescatter(NOW, tensors, *how).wait())
+        return (collectives.reducescatter(NOW, tensors[0], *how).wait(),)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
-        return (None, None, None, None, None, *_gather_parts(grads, *ctx.arguments))
-
-
-def _gather_parts(
-    grads: Tuple[torch.Tensor, ...], name: Optional[str], op: int, group: Group, scale: float
-) -> Tuple[torch.Tensor, ...]:
-    _check_differentiable(op, "reducescatter")
-    factor = scale * group.size() if op == Sum else scale
-    scaled = grads if factor == 1 else [grad * factor for grad in grads]
-    return Allgather.apply(name, group, *scaled)
+        name, op, group, scale = ctx.arguments
+        _check_differentiable(op, "reducescatter")
+        factor = scale * group.size() if op == Sum else scale
+        scaled = grads if factor == 1 else [grad * factor for grad in grads]
+        whole = Allgather.apply(name, group, *scaled)
+        return (None, None, None, None, None, None, *whole)
 
 
 class Alltoall(torch.autograd.Function):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, List, Sequence, Tuple
 
 import torch
 
@@ -15,41 +15,31 @@ _HYPERS = (
 )
 
 
-class Hypers:
-    """The numbers of an optimizer that a version is applied with."""
+def read_hypers(optimizer: torch.optim.Optimizer) -> Tuple[float, ...]:
+    """All of them, group by group."""
+    found: List[float] = []
+    for group in optimizer.param_groups:
+        for name in _HYPERS:
+            value = group.get(name)
+            if value is not None:
+                values = value if isinstance(value, (tuple, list)) else (value,)
+                found += [float(v) for v in values if _is_number(v)]
+    return tuple(found)
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._optimizer = optimizer
 
-    @property
-    def _groups(self) -> List[Dict[str, Any]]:
-        return self._optimizer.param_groups  # load_state_dict() makes a new list
-
-    def read(self) -> Tuple[float, ...]:
-        """All of them, group by group."""
-        found: List[float] = []
-        for group in self._groups:
-            for name in _HYPERS:
-                value = group.get(name)
-                if value is not None:
-                    values = value if isinstance(value, (tuple, list)) else (value,)
-                    found += [float(v) for v in values if _is_number(v)]
-        return tuple(found)
-
-    def write(self, wanted: Sequence[float]) -> None:
-        """Puts back what ``read`` gave, on any rank. Where nothing differs, nothing is touched."""
-        if tuple(wanted) == self.read():
-            return
-        left = iter(wanted)
-        for group in self._groups:
-            for name in _HYPERS:
-                value = group.get(name)
-                if value is None:
-                    continue
-                if isinstance(value, (tuple, list)):
-                    group[name] = type(value)([_next_as(v, left) for v in value])
-                else:
-                    group[name] = _next_as(value, left)
+def write_hypers(optimizer: torch.optim.Optimizer, wanted: Sequence[float]) -> None:
+    """Puts back what ``read_hypers`` gave, on any rank. Where nothing differs, nothing is
+    touched."""
+    if tuple(wanted) == read_hypers(optimizer):
+        return
+    left = iter(wanted)
+    for group in optimizer.param_groups:
+        for name in _HYPERS:
+            value = group.get(name)
+            if isinstance(value, (tuple, list)):
+                group[name] = type(value)([_next_as(v, left) for v in value])
+            elif value is not None:
+                group[name] = _next_as(value, left)
 
 
 def _is_number(value: Any) -> bool:

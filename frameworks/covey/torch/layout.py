@@ -1,4 +1,4 @@
-"""Which gradient lies in which bucket, and where. Internal; pure: looks at shapes and dtypes only.
+"""Which gradient lies in which bucket, and where. Internal; no communication.
 
 Backward produces gradients roughly in reverse order of the parameters, so buckets are filled in
 that order: the first buckets are complete while backward still runs, and travel beside it. The
@@ -7,6 +7,8 @@ first one is small, so that the first transfer begins early.
 
 from __future__ import annotations
 
+import collections
+import ctypes
 import hashlib
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -30,6 +32,11 @@ class Slot(NamedTuple):
     parameter: torch.nn.Parameter
     offset: int  # In elements.
 
+    def view(self, flat: torch.Tensor) -> torch.Tensor:
+        """Its place in ``flat``, which is laid out like its bucket."""
+        begin = flat.storage_offset() + self.offset
+        return flat.as_strided(self.parameter.shape, gradient_strides(self.parameter), begin)
+
 
 class BucketPlan(NamedTuple):
     """One bucket: gradients of one dtype on one device, then one flag per parameter and one more.
@@ -44,25 +51,48 @@ class BucketPlan(NamedTuple):
     flags_offset: int  # In elements; [len(slots) + 1] elements.
     length: int  # In elements, flags included.
 
+    @property
+    def parameters(self) -> List[torch.nn.Parameter]:
+        """By slot."""
+        return [slot.parameter for slot in self.slots]
 
-def names_of(
-    named: Optional[Iterable[Named]], model: Optional[torch.nn.Module]
-) -> Optional[List[Named]]:
-    """The names a user gives, by themselves or in a model."""
-    if named is None and model is not None:
-        named = model.named_parameters()
-    return None if named is None else list(named)
+    def views(self, flat: torch.Tensor) -> List[torch.Tensor]:
+        """By slot: the places in ``flat`` [length]."""
+        return [slot.view(flat) for slot in self.slots]
+
+    def at(self, address: int, keep: Any = None) -> torch.Tensor:
+        """[length] The bucket in memory of the core, as ``tensor_at``."""
+        return tensor_at(address, self.length, self.dtype, keep)
+
+
+def tensor_at(address: int, count: int, dtype: torch.dtype, keep: Any = None) -> torch.Tensor:
+    """[count] The tensor in memory of the core. ``keep``: holds that memory for the tensor."""
+    if count == 0:
+        return torch.empty(0, dtype=dtype, device="cpu")
+    memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    memory.keep = keep
+    return torch.frombuffer(memory, dtype=dtype)
+
+
+def parameters_of(optimizer: Any) -> List[torch.nn.Parameter]:
+    """All of an optimizer, in the order of its groups."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def numbered(optimizer: Any) -> List[Named]:
+    """The optimizer's parameters with names of their places."""
+    return [
+        (f"param.{g}.{i}", parameter)
+        for g, group in enumerate(optimizer.param_groups)
+        for i, parameter in enumerate(group["params"])
+    ]
 
 
 def name_parameters(
     optimizer: torch.optim.Optimizer, given: Optional[List[Named]]
 ) -> List[Named]:
     """The optimizer's parameters with names, in the order of ``given``. Checks as Horovod does."""
-    own = [
-        (f"param.{g}.{i}", parameter)
-        for g, group in enumerate(optimizer.param_groups)
-        for i, parameter in enumerate(group["params"])
-    ]
+    own = numbered(optimizer)
     for name, parameter in own:
         if parameter.device.type not in ("cpu", "cuda"):
             raise Unsupported(
@@ -76,10 +106,8 @@ def name_parameters(
             "named_parameters should be a sequence of tuples (name, parameter), usually produced "
             "by model.named_parameters()"
         )
-    names = [name for name, _ in given]
-    twice = sorted({name for name in names if names.count(name) > 1}) if (
-        len(set(names)) < len(names)
-    ) else []
+    count = collections.Counter(name for name, _ in given)
+    twice = sorted(name for name in count if count[name] > 1)
     if twice:
         raise InvalidArgument(
             f"Parameter names in named_parameters must be unique. Found duplicates: "
@@ -106,18 +134,12 @@ def without(plan: BucketPlan, names: Sequence[str]) -> Optional[BucketPlan]:
     return _lay_out(rest) if rest else None
 
 
-def plan_whole(named: Sequence[Named]) -> List[BucketPlan]:
+def plan_whole(named: Iterable[Named]) -> List[BucketPlan]:
     """One bucket per device and dtype."""
-    return _divide_by_kind(list(named))
-
-
-def _names_by_parameter(optimizer: Any) -> Dict[torch.nn.Parameter, str]:
-    named = name_parameters(optimizer, optimizer._covey_options["named_parameters"])
-    return {parameter: name for name, parameter in named}
-
-
-parameter_names = property(_names_by_parameter)
-"""Of an optimizer: ``_parameter_names``, as scripts read it of Horovod's."""
+    parts: Dict[Kind, List[Named]] = {}
+    for item in named:
+        parts.setdefault(_kind(item[1]), []).append(item)
+    return [_lay_out(part) for part in parts.values()]
 
 
 def plan_buckets(
@@ -145,17 +167,15 @@ def plan_buckets(
     if not groups:
         return _divide_by_bytes(backward, bucket_bytes)
     if isinstance(groups, int):
-        chosen = [_even_part(backward, i, groups) for i in range(min(groups, len(backward)))]
+        count, length = min(groups, len(backward)), len(backward)
+        chosen = [
+            backward[i * length // count : (i + 1) * length // count] for i in range(count)
+        ]
         rest: List[Named] = []
     else:
         chosen, rest = _divide_by_lists(backward, groups)
-    plans = [plan for part in chosen for plan in _divide_by_kind(part)]
+    plans = [plan for part in chosen for plan in plan_whole(part)]
     return plans + _divide_by_bytes(rest, bucket_bytes)
-
-
-def _even_part(named: List[Named], index: int, count: int) -> List[Named]:
-    count = min(count, len(named))
-    return named[index * len(named) // count : (index + 1) * len(named) // count]
 
 
 def _divide_by_lists(
@@ -174,13 +194,6 @@ def _divide_by_lists(
         number = group_of.get(id(parameter), -1)
         (rest if number < 0 else chosen[number]).append((name, parameter))
     return [part for part in chosen if part], rest
-
-
-def _divide_by_kind(named: List[Named]) -> List[BucketPlan]:
-    parts: Dict[Kind, List[Named]] = {}
-    for item in named:
-        parts.setdefault(_kind(item[1]), []).append(item)
-    return [_lay_out(part) for part in parts.values()]
 
 
 def _divide_by_bytes(named: List[Named], bucket_bytes: int) -> List[BucketPlan]:
@@ -233,15 +246,12 @@ def describe(plans: Sequence[BucketPlan]) -> List[str]:
     """One line for each parameter, everything that must agree between the ranks: on which device
     it lies, but not the number of that."""
     return [
-        f"{slot.name}: {str(plan.dtype)[6:]} {list(slot.parameter.shape)} {_place(plan)}"
-        f"strides {list(gradient_strides(slot.parameter))} in bucket {number} at {slot.offset}"
+        f"{slot.name}: {str(plan.dtype)[6:]} {list(slot.parameter.shape)} "
+        + ("" if plan.device.type == "cpu" else f"on {plan.device.type} ")
+        + f"strides {list(gradient_strides(slot.parameter))} in bucket {number} at {slot.offset}"
         for number, plan in enumerate(plans)
         for slot in plan.slots
     ]
-
-
-def _place(plan: BucketPlan) -> str:
-    return "" if plan.device.type == "cpu" else f"on {plan.device.type} "
 
 
 def digest(lines: Sequence[str]) -> bytes:

@@ -9,13 +9,11 @@ before this rank's own step.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 import torch
 
 from covey import _native
-from covey.errors import NotFinite
-from covey.state import state
 from covey.step_stats import configured
 from covey.torch.tensors import CODES
 
@@ -32,20 +30,10 @@ def count(tensor: torch.Tensor) -> int:
     """How many of its elements are NaN or infinite."""
     if not tensor.is_cpu or tensor.dtype not in CODES:
         return int((~tensor.isfinite()).sum())
-    flat = tensor.detach() if _is_dense(tensor) else tensor.detach().contiguous()
+    # Its elements are all that lies where it begins, in some order.
+    is_dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
+    flat = tensor.detach() if is_dense else tensor.detach().contiguous()
     return int(_native.count_not_finite(CODES[flat.dtype], flat.data_ptr(), flat.numel()))
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether its elements, in some order, are all that lies where it begins."""
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
-        if size == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 def unfit(gradients: Found, step: int) -> str:
@@ -67,10 +55,3 @@ def unfit(gradients: Found, step: int) -> str:
         return ""
     more = f" and in {others} more" if others else ""
     return f"an unfit gradient at step {step}: {', '.join(words)}{more}"
-
-
-def refuse(why: str) -> None:
-    """Raises NotFinite for what ``unfit`` says of this rank, if it says anything."""
-    if why:
-        rank = state.require().rank
-        raise NotFinite(f"rank {rank} has {why}", rank)

@@ -9,22 +9,19 @@ A trainer calls it where its method makes it wait for others anyway.
 
 On the CPU the two are the same memory: nothing is copied and nothing waits.
 
-The device copies from and to pinned memory, so that no thread waits for a copy to begin. A
-trainer's own memory (``room``) is pinned; shared memory is not, and is reached through a
-room of the mirror's. (Pinning parts of the arena was rejected: parts share pages, the driver
-refuses the second of a page, and torch would meet that error at its next kernel.)
+The device copies from and to pinned memory, so that no thread waits for a copy to begin. Memory of
+the core is not pinned, and is reached through a stage that is. (Pinning parts of the arena was
+rejected: parts share pages, the driver refuses the second of a page, and torch would meet that
+error at its next kernel.)
 """
 
 from __future__ import annotations
 
-import contextlib
-from typing import Callable, Iterable, Optional, Set, TypeVar
+from typing import Iterable, Optional
 
 import torch
 
 from covey.torch.layout import BucketPlan
-
-T = TypeVar("T")
 
 
 class Mirror:
@@ -35,10 +32,6 @@ class Mirror:
     """
 
     is_far = False
-
-    def room(self, length: int, dtype: torch.dtype) -> torch.Tensor:
-        """[length] zeros in memory of the host, to be given to the other functions."""
-        return torch.zeros(length, dtype=dtype)
 
     def of(self, host: torch.Tensor) -> torch.Tensor:
         """[as ``host``] Where the trainer has the numbers that the core has in ``host``."""
@@ -64,35 +57,25 @@ class _Far(Mirror):
         # The host sleeps on it: other ranks may need the core.
         self._done = torch.cuda.Event(blocking=True)
         self._is_copying = False
-        self._rooms: Set[int] = set()  # Addresses of pinned memory.
-        self._stage: Optional[torch.Tensor] = None  # For memory that is not.
+        self._stage: Optional[torch.Tensor] = None  # Pinned.
         self._landing: Optional[torch.Tensor] = None  # Where what comes to it belongs.
-
-    def room(self, length: int, dtype: torch.dtype) -> torch.Tensor:
-        room = torch.zeros(length, dtype=dtype, device="cpu", pin_memory=True)
-        self._rooms.add(room.data_ptr())
-        return room
 
     def _staged(self) -> torch.Tensor:
         if self._stage is None:
-            self._stage = self.room(self._flat.numel(), self._flat.dtype)
+            flat = self._flat
+            self._stage = torch.zeros(flat.numel(), dtype=flat.dtype, device="cpu", pin_memory=True)
         return self._stage
 
     def of(self, host: torch.Tensor) -> torch.Tensor:
         return self._flat
 
     def fetch(self, host: torch.Tensor) -> None:
-        if host.data_ptr() in self._rooms:
-            self._copy(host, self._flat)
-        else:
-            self._copy(self._staged(), self._flat)
-            self._landing = host
+        self._copy(self._staged(), self._flat)
+        self._landing = host
 
     def put(self, host: torch.Tensor) -> None:
-        if host.data_ptr() not in self._rooms:
-            self.wait()  # For what is on its way from there, or to it.
-            host = self._staged().copy_(host)
-        self._copy(self._flat, host)
+        self.wait()  # For what is on its way from there, or to it.
+        self._copy(self._flat, self._staged().copy_(host))
 
     def _copy(self, to: torch.Tensor, source: torch.Tensor) -> None:
         stream = torch.cuda.current_stream(self._flat.device)
@@ -123,21 +106,3 @@ def wait_for(mirrors: Iterable[Mirror]) -> None:
     """Until the copies of all are done."""
     for mirror in mirrors:
         mirror.wait()
-
-
-def with_streams(call: Callable[[], T]) -> Callable[[], T]:
-    """``call``, for another thread: there too the streams are in use that are here, now. A thread
-    begins with each device's default stream, which is in no order with them."""
-    if not torch.cuda.is_initialized():
-        return call
-    here = torch.cuda.current_device()
-    streams = [torch.cuda.current_stream(i) for i in range(torch.cuda.device_count())]
-
-    def called() -> T:
-        with contextlib.ExitStack() as stack:
-            for stream in streams:
-                stack.enter_context(torch.cuda.stream(stream))
-            stack.enter_context(torch.cuda.device(here))
-            return call()
-
-    return called

@@ -13,13 +13,30 @@ import torch
 
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group
-from covey.torch.agreement import rates_of
-from covey.torch.clip import clipped_step
 from covey.torch.layout import Named
 from covey.torch.ops import broadcast_
-from covey.torch.own import take_scale
-from covey.torch.tensor_loop import TensorLoop
+from covey.torch.options import rates_of
+from covey.torch.tensors import FRAMEWORK
+from covey.torch.update import clipped_step, take_scale
+from covey.trainer_loop import TrainerLoop, Update
 from covey.training_terms import Met, begin_name, mixed_name
+
+
+class TensorLoop(TrainerLoop):
+    """The loop over what the core's trainer asks for, on torch tensors that it copies.
+
+    For updates that are not those of ``DistributedOptimizer`` alone: of Keras, and here. Tensors on
+    a device are copied through memory of the host.
+    """
+
+    def __init__(
+        self, parameters: Sequence[torch.Tensor], kept: Sequence[torch.Tensor], update: Update
+    ) -> None:
+        super().__init__(FRAMEWORK, parameters, kept, update)
+
+    @torch.no_grad()
+    def _run(self) -> None:
+        super()._run()
 
 
 class MixedTrainer:
@@ -34,8 +51,7 @@ class MixedTrainer:
         self._named, self._root = list(named), group.ranks[0]
         self._closure: Optional[Callable[[], Any]] = None
         self._loss: Any = None
-        parameters = [parameter.detach() for _, parameter in named]
-        mine = weakref.proxy(self)
+        parameters, mine = [parameter.detach() for _, parameter in named], weakref.proxy(self)
         self._loop = TensorLoop(parameters, (), lambda *update: mine._update(*update))
         progress, name = optimizer._covey_progress, mixed_name(group)
         self._loop.open(

@@ -1,22 +1,38 @@
 """The model of one optimizer in the exchanges of its ranks. Internal.
 
-Parameters lie in memory of the core's trainer, and are trained there. Exchanges by operations are
-in place, also on a device; rounds and pairs exchange copies in memory of the host.
+Parameters of a dtype lie side by side in memory of the core's trainer, and are trained there, so
+nothing is copied for an exchange by operations. Rounds and pairs exchange copies in memory of the
+host. In rounds there are three pieces of such memory: one is trained, one is on offer, one may be
+read; parameters are pointed to another piece after each exchange. One that was pointed elsewhere
+meanwhile is brought back. On a device they lie side by side there; operations are in place, and
+else what is exchanged is copied from and to the pieces (``mirror.py``).
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from covey import _native
 from covey.errors import InvalidArgument
 from covey.torch.layout import BucketPlan, Named
-from covey.torch.mirror import wait_for
-from covey.torch.model_place import ModelPlace
-from covey.torch.own_update import OwnUpdate, reads_parameters
+from covey.torch.mirror import mirror_of, wait_for
 from covey.torch.tensors import CODES, FRAMEWORK
+
+# Of these, without weight decay, an update is made of gradients and what is kept of them alone.
+_BLIND = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adamax,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.Adagrad,
+    torch.optim.Adadelta,
+    torch.optim.RMSprop,
+    torch.optim.Rprop,
+)
 
 
 def refuse_shared_memory(named: Sequence[Named]) -> None:
@@ -31,12 +47,122 @@ def refuse_shared_memory(named: Sequence[Named]) -> None:
             )
 
 
+@torch.no_grad()
 def relative_distance(model: Sequence[torch.Tensor], mean: Sequence[torch.Tensor]) -> float:
     """The norm of their difference, in parts of that of the mean."""
-    with torch.no_grad():
-        apart = sum(float((a - b).double().square().sum()) for a, b in zip(model, mean))
-        norm = sum(float(b.double().square().sum()) for b in mean)
+    apart = sum(float((a - b).double().square().sum()) for a, b in zip(model, mean))
+    norm = sum(float(b.double().square().sum()) for b in mean)
     return (apart / norm) ** 0.5 if norm > 0 else 0.0
+
+
+class _Piece(NamedTuple):
+    """Memory of the core, and the parameters there: on a device beside it."""
+
+    host: torch.Tensor
+    numbers: torch.Tensor
+    views: List[torch.Tensor]
+
+
+class _Place:
+    """The parameters of one dtype and device."""
+
+    def __init__(self, plan: BucketPlan, keep: Any) -> None:
+        self.mirror = mirror_of(plan)
+        self._plan = plan
+        self._keep = keep
+        self._parameters = plan.parameters
+        self._pieces: Dict[int, _Piece] = {}  # By address.
+        self._here: Any = None
+
+    @property
+    def numbers(self) -> torch.Tensor:
+        """[plan.length] The parameters, where the optimizer has them."""
+        numbers: torch.Tensor = self._here.numbers
+        return numbers
+
+    def open(self, address: int) -> None:
+        """From now on the core reads, and writes, at ``address``."""
+        if address not in self._pieces:
+            host = self._plan.at(address, self._keep)
+            numbers = self.mirror.of(host)
+            self._pieces[address] = _Piece(host, numbers, self._plan.views(numbers))
+        self._here = self._pieces[address]
+
+    def gather(self) -> None:
+        """Moves what does not lie here."""
+        for parameter, view in zip(self._parameters, self._here.views):
+            data = parameter.data
+            if data.data_ptr() == view.data_ptr() and data.stride() == view.stride():
+                continue
+            view.copy_(data)
+            parameter.data = view
+
+    def offer(self) -> None:
+        """The core can read the parameters, once ``mirror`` was waited for."""
+        self.gather()
+        self.mirror.fetch(self._here.host)
+
+    def load(self, is_in_place: bool, scale: float) -> None:
+        """The parameters are what the core has written, or made of them ``is_in_place``, where on a
+        device ``scale`` is left to do."""
+        if not is_in_place:
+            self.mirror.put(self._here.host)
+        elif self.mirror.is_far and scale != 1:
+            self._here.numbers.mul_(scale)
+        for parameter, view in zip(self._parameters, self._here.views):
+            parameter.data = view
+
+    def release(self) -> None:
+        """Parameters that lie in the core's memory get memory of their own."""
+        if self.mirror.is_far:
+            return
+        for piece in self._pieces.values():
+            for parameter, view in zip(self._parameters, piece.views):
+                if parameter.data_ptr() == view.data_ptr():
+                    parameter.data = parameter.data.clone()
+
+
+class _OwnUpdate:
+    """A rank's own update while its model is averaged with its neighbors' (``order=cwa``):
+    ``begin``, ``take_back`` and ``add`` in turn.
+
+    The step is x <- W x - u(x_i): whatever an update reads of the parameters, such as weight decay,
+    it reads of this rank's own, where its gradients were taken. So the average is taken back and
+    kept as what it changes, and added again after the update. Where an update reads no parameters
+    it can as well be done on the average: then nothing is kept.
+    """
+
+    def __init__(self, optimizer: Any, parameters: List[torch.Tensor]) -> None:
+        self._optimizer, self._parameters = optimizer, parameters
+        self._own: Optional[List[torch.Tensor]] = None
+        self._change: Optional[Sequence[torch.Tensor]] = None
+
+    def _reads_parameters(self) -> bool:
+        """Whether the update that comes may depend on the parameters."""
+        known = self._optimizer._covey_class.__mro__[1] in _BLIND
+        groups = self._optimizer.param_groups
+        return not known or any(group.get("weight_decay", 1) != 0 for group in groups)
+
+    def begin(self) -> None:
+        """An average of the parameters is about to be made; called again it is the same one."""
+        if self._own is None and self._reads_parameters():
+            self._own = [parameter.detach().clone() for parameter in self._parameters]
+
+    def take_back(self) -> None:
+        """It was made: the parameters are this rank's own once more."""
+        own, self._own = self._own, None
+        if own is None:
+            return
+        self._change = torch._foreach_sub(self._parameters, own)
+        for parameter, value in zip(self._parameters, own):
+            parameter.copy_(value)
+
+    @torch.no_grad()
+    def add(self) -> None:
+        """The update is done: the average is added."""
+        change, self._change = self._change, None
+        if change is not None:
+            torch._foreach_add_(self._parameters, change)
 
 
 class ModelExchange:
@@ -56,10 +182,9 @@ class ModelExchange:
             InvalidArgument: (a ValueError) two parameters in the same memory.
         """
         refuse_shared_memory(named)
-        self._trainer, self._optimizer = trainer, optimizer
-        self._places = [ModelPlace(plan, keep) for plan in plans]
-        self._plans = plans
-        self._own = OwnUpdate([parameter for _, parameter in named])
+        self._trainer = trainer
+        self._places = [_Place(plan, keep) for plan in plans]
+        self._own = _OwnUpdate(optimizer, [parameter for _, parameter in named])
         self._offered: Tuple[int, ...] = ()  # In the exchange under way.
         self._loaded: Tuple[int, ...] = ()  # Where it was loaded from since.
         self._before: List[torch.Tensor] = []  # It was.
@@ -78,17 +203,13 @@ class ModelExchange:
         for place in self._places:
             place.release()
 
+    @torch.no_grad()
     def gather(self) -> None:
         """Moves there what does not lie there."""
         self.is_here = True
         self._open()
-        with torch.no_grad():
-            for place in self._places:
-                place.gather()
-
-    def leave(self) -> None:
-        """The steps that come exchange no model."""
-        self.is_here = False
+        for place in self._places:
+            place.gather()
 
     def settle(self, is_seen: bool) -> None:
         """A call of the trainer is over: no memory that the core reads is trained on. ``is_seen``:
@@ -111,7 +232,7 @@ class ModelExchange:
     @torch.no_grad()
     def offer(self, is_in_place: bool, updates_after: bool) -> None:
         """The core has the model. ``updates_after``: an update follows, with what it was."""
-        if updates_after and reads_parameters(self._optimizer):
+        if updates_after:
             self._own.begin()
         self._offered, self._loaded = self._open(), ()
         if not is_in_place:
@@ -125,7 +246,8 @@ class ModelExchange:
         is_measured = self._averages & (self._averages - 1) == 0
         self._before = [it.clone() for it in self.numbers] if is_measured else []
         if any(place.mirror.is_far for place in self._places):
-            _native.trainer_place(self._trainer.number, tuple(map(_tensor, self.numbers)))
+            tensors = [(CODES[it.dtype], it.numel(), FRAMEWORK.address(it)) for it in self.numbers]
+            _native.trainer_place(self._trainer.number, tuple(tensors))
 
     @torch.no_grad()
     def load(self, is_in_place: bool, scale: float) -> float:
@@ -133,10 +255,7 @@ class ModelExchange:
         that, in parts of the norm; negative: it is not known."""
         self._loaded = self._open()
         for place in self._places:
-            if is_in_place:
-                place.take(scale)
-            else:
-                place.load()
+            place.load(is_in_place, scale)
         before, self._before = self._before, []
         distance = relative_distance(before, self.numbers) if before else -1.0
         self._own.take_back()
@@ -146,16 +265,8 @@ class ModelExchange:
         """This rank's own update is done."""
         self._own.add()
 
-    def forget(self) -> None:
-        """An exchange was not made, and is not waited for any more."""
-        self._own.forget()
-
     def _open(self) -> Tuple[int, ...]:
         addresses: Tuple[int, ...] = self._trainer.spans(of_model=True)
         for place, address in zip(self._places, addresses):
             place.open(address)
         return addresses
-
-
-def _tensor(numbers: torch.Tensor) -> Tuple[int, int, Any]:
-    return CODES[numbers.dtype], numbers.numel(), FRAMEWORK.address(numbers)

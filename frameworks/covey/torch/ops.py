@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Type,
 
 import torch
 
+from .. import ops as of_any  # Relative: pyright knows its __all__ so.
 from covey.call_variants import four_variants, two_variants
 from covey.collectives import barrier, join  # noqa: F401
 from covey.errors import Unsupported
@@ -44,42 +45,8 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 R = TypeVar("R")
 
-__all__ = [
-    "allgather",
-    "allgather_async",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "alltoall",
-    "alltoall_async",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
-    "gather",
-    "gather_async",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
-    "grouped_reducescatter",
-    "grouped_reducescatter_async",
-    "join",
-    "neighbor_allreduce",
-    "neighbor_allreduce_",
-    "neighbor_allreduce_async",
-    "neighbor_allreduce_async_",
-    "pair_average",
-    "pair_average_",
-    "pair_average_async",
-    "pair_average_async_",
-    "reducescatter",
-    "reducescatter_async",
-]
+__all__: List[str] = []
+__all__ += of_any.__all__  # The same names.
 
 
 def _wants_gradient(*tensors: Any) -> bool:
@@ -126,14 +93,6 @@ def _without_gradient(plain: Callable[P, R]) -> Callable[P, R]:
     return functools.update_wrapper(call, plain)
 
 
-def _gather_apply(tensor: Any, name: Optional[str], process_set: Group) -> Any:
-    return gradients.Allgather.apply(name, process_set, tensor)[0]
-
-
-def _grouped_gather_apply(tensors: Any, name: Optional[str], process_set: Group) -> Any:
-    return list(gradients.Allgather.apply(name, process_set, *tensors))
-
-
 # Of those with a `compression` the first is written out below.
 _allreduce, allreduce_, allreduce_async, allreduce_async_ = four_variants(collectives.allreduce)
 (
@@ -145,11 +104,15 @@ _allreduce, allreduce_, allreduce_async, allreduce_async_ = four_variants(collec
 _broadcast, broadcast_, broadcast_async, broadcast_async_ = four_variants(collectives.broadcast)
 broadcast = _differentiable(_broadcast, gradients.Broadcast.apply)
 _allgather, allgather_async = two_variants(collectives.allgather)
-allgather = _differentiable(_allgather, _gather_apply)
+allgather = _differentiable(
+    _allgather, lambda it, name, group: gradients.Allgather.apply(name, group, it)[0]
+)
 _gather, gather_async = two_variants(collectives.gather)
 gather = _differentiable(_gather, gradients.Gather.apply)
 _grouped_allgather, grouped_allgather_async = two_variants(collectives.grouped_allgather)
-grouped_allgather = _differentiable(_grouped_allgather, _grouped_gather_apply)
+grouped_allgather = _differentiable(
+    _grouped_allgather, lambda many, name, group: [*gradients.Allgather.apply(name, group, *many)]
+)
 _alltoall, alltoall_async = two_variants(collectives.alltoall)
 alltoall = _differentiable(_alltoall, gradients.Alltoall.apply)
 _reducescatter, reducescatter_async = two_variants(collectives.reducescatter)
@@ -209,8 +172,8 @@ def allreduce(
         )
     chosen, codec = choose_op(op, average), codec_of(compression, codec)
     small, ctx = compression.compress(tensor)
-    reduced = gradients.Allreduce.apply(
-        small, name, chosen, prescale_factor, postscale_factor, process_set, codec
+    (reduced,) = gradients.Allreduce.apply(
+        False, name, chosen, prescale_factor, postscale_factor, process_set, codec, small
     )
     return compression.decompress(reduced, ctx)
 
@@ -243,8 +206,8 @@ def grouped_allreduce(
     chosen, codec = choose_op(op, average), codec_of(compression, codec)
     pairs = [compression.compress(tensor) for tensor in tensors]
     scales = (prescale_factor, postscale_factor)
-    reduced = gradients.GroupedAllreduce.apply(
-        name, chosen, *scales, process_set, codec, *(small for small, _ in pairs)
+    reduced = gradients.Allreduce.apply(
+        True, name, chosen, *scales, process_set, codec, *(small for small, _ in pairs)
     )
     return [compression.decompress(small, ctx) for small, (_, ctx) in zip(reduced, pairs)]
 
@@ -276,7 +239,7 @@ def reducescatter(
     if compression is Compression.none and not _wants_gradient(tensor):
         return _reducescatter(tensor, name, op, process_set, *scales)
     small, ctx = compression.compress(tensor)
-    part = gradients.Reducescatter.apply(small, name, op, process_set, *scales)
+    (part,) = gradients.Reducescatter.apply(False, name, op, process_set, *scales, small)
     return compression.decompress(part, ctx)
 
 
@@ -302,7 +265,7 @@ def grouped_reducescatter(
     if compression is Compression.none and not _wants_gradient(*tensors):
         return _grouped_reducescatter(tensors, name, op, process_set, *scales)
     pairs = [compression.compress(tensor) for tensor in tensors]
-    parts = gradients.GroupedReducescatter.apply(
-        name, op, process_set, *scales, *(small for small, _ in pairs)
+    parts = gradients.Reducescatter.apply(
+        True, name, op, process_set, *scales, *(small for small, _ in pairs)
     )
     return [compression.decompress(small, ctx) for small, (_, ctx) in zip(parts, pairs)]

@@ -17,28 +17,19 @@ import torch
 
 from covey.errors import InvalidArgument
 from covey.group import Group, world
-from covey.method import choose
+from covey.method import GRADIENTS, choose, scale_at
 from covey.notice import warn_as_python
 from covey.reduce_op import Average
 from covey.torch.adasum_trainer import AdasumTrainer
-from covey.torch.ahead import begin_pass
+from covey.torch.ahead import Ahead
 from covey.torch.bucket import Reduction
-from covey.torch.clip import before_update, clipped_step
-from covey.torch.codecs import carried
+from covey.torch.method_state import carried
 from covey.torch.compression import Compression, Compressor
 from covey.torch.core_trainer import CoreTrainer
-from covey.torch.layout import (
-    BUCKET_BYTES,
-    BucketPlan,
-    Groups,
-    Named,
-    names_of,
-    parameter_names,
-)
+from covey.torch.layout import BUCKET_BYTES, BucketPlan, Groups, Named, name_parameters
 from covey.torch.mixed import MixedTrainer
 from covey.torch.ops import allreduce
 from covey.torch.options import check_options, check_outside, check_passes
-from covey.torch.own import supports_scaling, take_settled
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer
 from covey.torch.snapshot import carry
@@ -46,12 +37,17 @@ from covey.torch.training import (
     empty_gradients,
     end_step,
     leave_training,
-    lr_scale,
     move_to,
     turn,
 )
 from covey.torch.twin import build, convert, restore, start, twin_of
-from covey.torch.update import raise_late
+from covey.torch.update import (
+    before_update,
+    clipped_step,
+    raise_late,
+    scales_itself,
+    take_settled,
+)
 
 
 class _Distributed(torch.optim.Optimizer):
@@ -174,8 +170,22 @@ class _Distributed(torch.optim.Optimizer):
         self._refuse_in_flight("version")
         move_to(self, steps)
 
-    before_update, carry, _parameter_names = before_update, carry, parameter_names
-    _step_supports_amp_scaling = supports_scaling
+    @property
+    def _parameter_names(self) -> Dict[torch.nn.Parameter, str]:
+        """As scripts read it of Horovod's."""
+        named = name_parameters(self, self._covey_options["named_parameters"])
+        return {parameter: name for name, parameter in named}
+
+    before_update, carry = before_update, carry
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """What torch's GradScaler asks."""
+        return scales_itself(self)
+
+    @_step_supports_amp_scaling.setter
+    def _step_supports_amp_scaling(self, value: bool) -> None:
+        self.__dict__["_step_supports_amp_scaling"] = value
+
 
     def finish(self, strict: bool = False) -> None:
         """Makes the parameters the mean over the ranks, if the method has let them differ.
@@ -194,7 +204,11 @@ class _Distributed(torch.optim.Optimizer):
 
     def lr_scale(self) -> float:
         """By what to multiply a learning rate that is right for one rank: ``covey.lr_scale``."""
-        return lr_scale(self)
+        progress, options = self._covey_progress, self._covey_options
+        is_sum = progress.plan.payload == GRADIENTS and options["op"] != Average
+        if not progress.is_shared or is_sum:
+            return 1.0
+        return scale_at(progress.method, progress.steps, options["process_set"].size())
 
     def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def reduced() -> Any:
@@ -221,7 +235,9 @@ class _Distributed(torch.optim.Optimizer):
             self._covey_reducer.forget()
         self._covey_is_settled = False
         self._covey_super().zero_grad(*args, **kwargs)
-        begin_pass(self)
+        ahead: Optional[Ahead] = getattr(self._covey_trainer, "ahead", None)
+        if ahead is not None:
+            ahead.look()
         raise_late(self)
 
     def _refuse_in_flight(self, what: str) -> None:
@@ -324,7 +340,7 @@ def DistributedOptimizer(
         _Distributed,
         Progress(choose(method, settings), process_set),
         check_passes(backward_passes_per_step),
-        named_parameters=names_of(named_parameters, model),
+        named_parameters=_listed(named_parameters, model),
         model=model,
         compression=compression,
         op=op,
@@ -335,6 +351,15 @@ def DistributedOptimizer(
         bucket_bytes=bucket_bytes,
     )
     return start(wrapped)
+
+
+def _listed(
+    named: Optional[Iterable[Named]], model: Optional[torch.nn.Module]
+) -> Optional[List[Named]]:
+    """The names that a user gives, by themselves or in a model."""
+    if named is None and model is not None:
+        named = model.named_parameters()
+    return None if named is None else list(named)
 
 
 def distribute(optimizer: torch.optim.Optimizer, method: str, **options: Any) -> None:

@@ -8,7 +8,6 @@ to its parameter. Each entry has a name that says all of its kind, alike on all 
 
 from __future__ import annotations
 
-import ctypes
 import json
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -20,7 +19,7 @@ from covey.group import Group
 from covey.names import next_prefix
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max, core_code
-from covey.torch.layout import Named
+from covey.torch.layout import Named, tensor_at
 from covey.torch.ops import allreduce
 from covey.torch.tensors import CODES, refuse
 
@@ -107,9 +106,7 @@ def taken(trainer: int) -> Dict[str, torch.Tensor]:
     """Within its action: copies of the averaged entries."""
     found: Dict[str, torch.Tensor] = {}
     for name, address, code, count in _native.trainer_listed(trainer):
-        dtype = _DTYPES[code]
-        memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address or 0)
-        found[name] = torch.frombuffer(memory, dtype=dtype).clone() if count else torch.empty(0)
+        found[name] = tensor_at(address or 0, count, _DTYPES[code]).clone()
     return found
 
 

@@ -1,17 +1,20 @@
-"""The options of a distributed optimizer, of any method. Internal."""
+"""The options of a distributed optimizer, which are the same on all its ranks. Internal."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence
+from typing import Any, List, Sequence
 
 import torch
 
-from covey.errors import InvalidArgument, Unsupported
+from covey.errors import InvalidArgument, Mismatch, Unsupported
 from covey.method import DELTA, MODEL, Plan
-from covey.reduce_op import Adasum, Average, Sum, core_code
+from covey.objects import allgather_object
+from covey.reduce_op import Adasum, Average, ReduceOp, Sum, core_code
 from covey.torch.compression import Compression, check_compression
-from covey.torch.layout import Named
+from covey.torch.layout import BucketPlan, Named, describe, digest, first_difference
+from covey.training_terms import Met, Terms, meet, terms_of
 
+_NAME = "torch"
 _OF_DELTAS = (torch.float32, torch.float64)  # OuterModel of core/train has arithmetic for them.
 
 
@@ -69,17 +72,18 @@ def check_outside(optimizer: Any) -> None:
 def check_plan(optimizer: Any, plan: Plan) -> None:
     """Raises Unsupported (a ValueError) for an option that a part by ``plan`` does not go with, or
     a parameter of a dtype that it cannot exchange."""
-    if plan.in_rounds and plan.payload == DELTA:
-        _check_deltas(optimizer._covey_options, optimizer._covey_progress.named)
-    elif plan.in_rounds and plan.payload == MODEL:
-        check_models(optimizer._covey_options)
-    elif plan.in_rounds:
-        check_rounds(optimizer, optimizer._covey_options)
-
-
-def _check_deltas(options: Dict[str, Any], named: Sequence[Named]) -> None:
-    check_models(options)
-    for name, parameter in named:
+    if not plan.in_rounds:
+        return
+    is_of_models = plan.payload in (DELTA, MODEL)
+    if is_of_models:
+        wrong, kind = _wrong_option(optimizer, [Average]), "averages models of enough ranks"
+    else:
+        wrong, kind = _wrong_option(optimizer, [Average, Sum]), "does not wait for all ranks"
+    if not wrong and not is_of_models and isinstance(optimizer, torch.optim.LBFGS):
+        wrong = "LBFGS evaluates its closure as often as it likes, which no step can be made of"
+    if wrong:
+        raise Unsupported(f"{wrong}, with a method that {kind}")
+    for name, parameter in optimizer._covey_progress.named if plan.payload == DELTA else ():
         if parameter.dtype not in _OF_DELTAS:
             raise Unsupported(
                 f"{name}: changes of {parameter.dtype} cannot be added up, only those of float32 "
@@ -87,29 +91,77 @@ def _check_deltas(options: Dict[str, Any], named: Sequence[Named]) -> None:
             )
 
 
-def check_rounds(optimizer: Any, options: Dict[str, Any]) -> None:
-    """Raises Unsupported (a ValueError) for an option that rounds do not go with."""
-    wrong = None
-    if options["op"] not in (Average, Sum):
-        wrong = "op must be Average or Sum"
-    elif options["gradient_predivide_factor"] != 1.0:
-        wrong = "gradient_predivide_factor must be 1"
-    elif options["compression"] is not Compression.none:
-        wrong = "compression must be none"
-    elif isinstance(optimizer, torch.optim.LBFGS):
-        wrong = "LBFGS evaluates its closure as often as it likes, which no step can be made of"
-    if wrong is not None:
-        raise Unsupported(f"{wrong}, with a method that does not wait for all ranks")
+def _wrong_option(optimizer: Any, ops: Sequence[ReduceOp]) -> str:
+    """The option that is not for exchanges of a model, or gradients, as they are; "": none.
+    ``ops``: those that there are."""
+    options = optimizer._covey_options
+    if options["op"] not in ops:
+        return f"op must be {' or '.join(op.name for op in ops)}"
+    if options["gradient_predivide_factor"] != 1.0:
+        return "gradient_predivide_factor must be 1"
+    return "" if options["compression"] is Compression.none else "compression must be none"
 
 
-def check_models(options: Dict[str, Any]) -> None:
-    """Raises Unsupported (a ValueError) for an option that rounds of models do not go with."""
-    wrong = None
-    if options["op"] != Average:
-        wrong = "op must be Average"
-    elif options["gradient_predivide_factor"] != 1.0:
-        wrong = "gradient_predivide_factor must be 1"
-    elif options["compression"] is not Compression.none:
-        wrong = "compression must be none"
-    if wrong is not None:
-        raise Unsupported(f"{wrong}, with a method that averages models of enough ranks")
+def agree(
+    optimizer: Any, named: Sequence[Named], plans: Sequence[BucketPlan], compression: Any
+) -> Met:
+    """Checks that every member of the group has the same options, parameters and buckets, or where
+    some have another framework what all must have then. All call it.
+
+    Args:
+        optimizer: with its options.
+        named: the parameters that are trained; ``plans``: their buckets.
+        compression: of gradients that all wait for.
+
+    Raises:
+        Mismatch: names the first difference, the ranks and both values.
+        Unsupported: (a ValueError) as ``meet``.
+    """
+    options = optimizer._covey_options
+    group = options["process_set"]
+    lines = [
+        f"method {optimizer._covey_progress.method}, op {ReduceOp(options['op']).name}, "
+        f"gradient_predivide_factor {options['gradient_predivide_factor']}, "
+        f"compression {compression.__name__}, bucket_bytes {options['bucket_bytes']}, "
+        f"backward_passes_per_step {optimizer.backward_passes_per_step}",
+        *describe(plans),
+    ]
+    met = meet(group, _NAME, lambda: _terms(optimizer, named), digest(lines))
+    if met.is_mixed or all(other == met.hashes[0] for other in met.hashes):
+        return met
+    everyone: List[List[str]] = allgather_object(lines, "DistributedOptimizer.layout", group)
+    difference = first_difference(everyone, group.ranks)
+    raise Mismatch(f"DistributedOptimizer differs between the ranks: {difference}")
+
+
+def rates_of(optimizer: Any) -> List[Any]:
+    """The parameter groups whose learning rates travel with gradients."""
+    return [group for group in optimizer.param_groups if group.get("lr") is not None]
+
+
+def _terms(optimizer: Any, named: Sequence[Named]) -> Terms:
+    """The terms that ranks of other frameworks compare with theirs."""
+    options = optimizer._covey_options
+    parameters = [(name, str(it.dtype)[6:], it.shape) for name, it in named]
+    return terms_of(
+        _NAME,
+        parameters,
+        method=optimizer._covey_progress.method,
+        op=options["op"],
+        num_hypers=len(rates_of(optimizer)),
+        root=options["process_set"].ranks[0],
+        begin=optimizer._covey_progress.steps,
+        problem=_problem(optimizer, named),
+    )
+
+
+def _problem(optimizer: Any, named: Sequence[Named]) -> str:
+    """The reason why it cannot train with other frameworks; "": it can."""
+    if not named:
+        return "no parameter requires a gradient"
+    wrong = _wrong_option(optimizer, [Average, Sum])
+    if "compression" in wrong:
+        return f"{wrong}; codec= of the method does the same"
+    if not wrong and isinstance(optimizer, torch.optim.LBFGS):
+        return "LBFGS evaluates its closure as often as it likes"
+    return wrong

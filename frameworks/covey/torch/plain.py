@@ -1,19 +1,27 @@
 """The state of a training that can be written down: tensors, numbers, texts, and lists and dicts of
-them. Internal.
+them; and the files of a checkpoint that hold it. Internal.
 
-Such things are read again by ``torch.load(weights_only=True)``, which runs nothing of a file's.
+    model.pt        the state dict of the model: plain torch reads it
+    optimizer.pt    the state dict of the optimizer: likewise
+    rank0.pt ...    what the members of the group, by their number, have each for itself
+
+They are read again by ``torch.load(weights_only=True)``, which runs nothing of a file's.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import pathlib
 from collections import Counter, OrderedDict
 from typing import Any, Dict, Tuple
 
 import torch
 
+from covey import checkpoint_folder
 from covey.errors import InvalidArgument
 
+MODEL, OPTIMIZER = "model.pt", "optimizer.pt"
 _SIMPLE = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 
@@ -108,3 +116,17 @@ def signature(tensors: Dict[str, Any]) -> Tuple[Tuple[str, str, Tuple[int, ...]]
         for name, value in tensors.items()
         if isinstance(value, torch.Tensor)
     )
+
+
+def rank_file(index: int) -> str:
+    return f"rank{index}.pt"
+
+
+def read(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> Any:
+    """The content of a file, once it is known to be whole. Runs nothing of it.
+
+    Raises:
+        BadCheckpoint: (a ValueError) it is missing, shorter, longer, or changed.
+    """
+    load = functools.partial(torch.load, map_location="cpu", weights_only=True)
+    return checkpoint_folder.read(folder, name, entries, load)

@@ -106,8 +106,6 @@ class Reducer:
         self.look_at: Optional[int] = None
         self._passes = passes
         self._paused = False
-        self._left: List[List[int]] = []
-        self._pending: List[int] = []
         self._reset()
         self._agreement = _Agreement(f"{prefix}.rewritten", reduction.group)
         self._speaks = reduction.group.rank() == 0
@@ -121,23 +119,15 @@ class Reducer:
     def __del__(self) -> None:
         self.remove_hooks()
 
-    def fill(self) -> None:
-        """Parameters without a gradient have zeros."""
-        for bucket in self.buckets:
-            bucket.fill()
-
-    def _hook(self, parameter: torch.nn.Parameter, hook: Callable[[torch.Tensor], None]) -> None:
-        older = _hooks.get(parameter)
-        if older is not None:
-            older.remove()
-        handle = parameter.register_post_accumulate_grad_hook(hook)
-        _hooks[parameter] = handle
-        self._handles.append(handle)
-
     def _hook_all(self) -> None:
         for number, bucket in enumerate(self.buckets):
             for index, parameter in enumerate(bucket.parameters):
-                self._hook(parameter, _hook_of(self, number, index))
+                older = _hooks.get(parameter)
+                if older is not None:
+                    older.remove()
+                hook = _hook_of(self, number, index)
+                _hooks[parameter] = parameter.register_post_accumulate_grad_hook(hook)
+                self._handles.append(_hooks[parameter])
 
     def remove_hooks(self) -> None:
         """Ends the reduction of these parameters."""
@@ -186,7 +176,7 @@ class Reducer:
         self._left = [[self._passes] * len(bucket.parameters) for bucket in self.buckets]
         self._pending = [len(bucket.parameters) for bucket in self.buckets]
         for bucket in self.buckets:
-            bucket.unmark()
+            bucket.seen = None
 
     @property
     def in_flight(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Dict, List, Tuple
 
 import torch
@@ -10,8 +9,9 @@ import torch
 from covey.errors import Mismatch
 from covey.group import Group, world
 from covey.objects import allgather_object
+from covey.torch.plain import digest
 
-Digest = Tuple[str, str, bytes]  # Name, "dtype shape", hash of the bytes.
+Digest = Tuple[str, str, str]  # Name, "dtype shape", hash of the bytes.
 
 
 def check_replicas(model: Any, process_set: Group = world) -> None:
@@ -41,18 +41,10 @@ def check_replicas(model: Any, process_set: Group = world) -> None:
 def _digests(model: Any) -> List[Digest]:
     tensors = model.state_dict() if isinstance(model, torch.nn.Module) else model
     return [
-        (name, f"{tensor.dtype} {list(tensor.shape)}", _hash(tensor))
+        (name, f"{tensor.dtype} {list(tensor.shape)}", digest(tensor.detach().cpu()))
         for name, tensor in tensors.items()
         if isinstance(tensor, torch.Tensor)
     ]
-
-
-def _hash(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().cpu().contiguous().view(-1)
-    if flat.numel() == 0:
-        return b""
-    memory: Any = flat.view(torch.uint8).numpy()
-    return hashlib.blake2b(memory, digest_size=16).digest()
 
 
 def _explain(index: int, values: List[Any], ranks: List[int]) -> str:
@@ -68,5 +60,5 @@ def _explain(index: int, values: List[Any], ranks: List[int]) -> str:
         elif len(names) > 1:
             parts.append(f"{who}: {value[0]}, {value[1]}")
         else:
-            parts.append(f"{who}: {value[1]}, hash {value[2][:4].hex()}")
+            parts.append(f"{who}: {value[1]}, hash {value[2][:8]}")
     return f"replicas differ first at tensor {index}, {' / '.join(names)}: {'; '.join(parts)}"

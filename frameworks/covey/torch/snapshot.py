@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 
 from covey.errors import InvalidArgument, Mismatch, Unsupported, shown
+from covey.torch.layout import parameters_of
 
 _LINE = 64  # Tensors begin at multiples of it.
 _LENGTH_BYTES = 8
@@ -41,7 +42,7 @@ class State:
 
     @property
     def _parameters(self) -> List[torch.nn.Parameter]:
-        return [p for group in self._optimizer.param_groups for p in group["params"]]
+        return parameters_of(self._optimizer)
 
     @property
     def _buffers(self) -> List[torch.Tensor]:
@@ -214,14 +215,6 @@ def _adopt(old: Any, new: Any, parameter: torch.Tensor, is_beside: bool) -> Any:
 
 def _up(length: int) -> int:
     return (length + _LINE - 1) // _LINE * _LINE
-
-
-def addresses_of(pieces: List[torch.Tensor]) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
-    """Where they lie and how many bytes each has."""
-    return (
-        tuple(piece.data_ptr() for piece in pieces),
-        tuple(piece.numel() * piece.element_size() for piece in pieces),
-    )
 
 
 def carry(optimizer: Any, *modules: torch.nn.Module) -> None:

@@ -11,14 +11,16 @@ from typing import Any
 
 import torch
 
-from covey.method import GRADIENTS, plans, scale_at
+from covey.errors import NotFinite
+from covey.method import plans
 from covey.method_summary import announce
-from covey.reduce_op import Adasum, Average
+from covey.reduce_op import Adasum
+from covey.state import state
 from covey.torch.adasum_trainer import AdasumTrainer
-from covey.torch.codecs import give_back
+from covey.torch.method_state import give_back
 from covey.torch.core_trainer import CoreTrainer
 from covey.torch.equal_start import compare_start
-from covey.torch.look import is_on, refuse
+from covey.torch.look import is_on
 from covey.torch.options import check_plan
 from covey.torch.reducer import Reducer
 
@@ -51,14 +53,11 @@ def open_trainer(optimizer: Any) -> None:
     turn(optimizer)
 
 
-def lr_scale(optimizer: Any) -> float:
-    """By what a learning rate for one rank is to be multiplied, for the step that comes."""
-    progress, options = optimizer._covey_progress, optimizer._covey_options
-    if not progress.is_shared or (
-        progress.plan.payload == GRADIENTS and options["op"] != Average
-    ):
-        return 1.0
-    return scale_at(progress.method, progress.steps, options["process_set"].size())
+def close_trainer(optimizer: Any) -> None:
+    """Its exchanges end as they are; ``open_trainer`` begins others."""
+    if optimizer._covey_trainer is not None:
+        optimizer._covey_trainer.close()
+    optimizer._covey_trainer = None
 
 
 def end_step(optimizer: Any) -> None:
@@ -73,7 +72,9 @@ def end_step(optimizer: Any) -> None:
         progress.move(progress.steps + 1)
     progress.step_stats.end_step()
     turn(optimizer)
-    refuse(why)
+    if why:
+        rank = state.require().rank
+        raise NotFinite(f"rank {rank} has {why}", rank)
 
 
 def move_to(optimizer: Any, steps: int) -> None:
@@ -105,11 +106,10 @@ def leave_training(optimizer: Any) -> None:
     optimizer._covey_progress.refuse_mixed("other parameters than at first")
     if trainer is not None:
         if optimizer._covey_progress.plan.in_rounds:
-            optimizer._covey_progress.unchanged.check(True)
+            optimizer._covey_progress.check_unchanged()
             trainer.finish()
         give_back(optimizer)
-        trainer.close()
-    optimizer._covey_trainer = None
+    close_trainer(optimizer)
 
 
 def turn(optimizer: Any) -> None:
@@ -132,7 +132,9 @@ def fill_gradients(optimizer: Any) -> None:
     if progress.steps > 0:
         return
     if optimizer._covey_reducer is not None:
-        return optimizer._covey_reducer.fill()
+        for bucket in optimizer._covey_reducer.buckets:
+            bucket.fill()
+        return
     filled = optimizer._covey_filled = []
     for _, parameter in progress.named:
         if parameter.grad is None:

@@ -12,12 +12,12 @@ from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.reduce_op import Adasum, Average, Max, Sum, core_code
 from covey.state import state
-from covey.torch.agreement import agree
 from covey.torch.bucket import Reduction
-from covey.torch.codecs import compression_of
-from covey.torch.farewell import Farewell
+from covey.torch.method_state import compression_of
+from covey.torch.ending import Farewell
 from covey.torch.layout import name_parameters, plan_buckets
 from covey.torch.mixed import MixedTrainer
+from covey.torch.options import agree
 from covey.torch.progress import Progress
 from covey.torch.tensors import CODES
 from covey.torch.training import begin_training
@@ -84,6 +84,7 @@ def _begin(optimizer: Any, kind: type, progress: Progress, passes: int, options:
     optimizer._covey_outside = []
     optimizer._covey_carried, optimizer._covey_functions = [], []  # carry(), before_update().
     optimizer._covey_synchronized = optimizer._covey_is_settled = False
+    optimizer._covey_raised = None  # By a hook, after an update.
     optimizer._covey_should_synchronize = True
     optimizer._covey_farewell = Farewell(optimizer)
 
@@ -114,10 +115,8 @@ def build(optimizer: Any) -> None:
     options = optimizer._covey_options
     group: Group = options["process_set"]
     named = name_parameters(optimizer, options["named_parameters"])
-    trained = [(name, parameter) for name, parameter in named if parameter.requires_grad]
-    optimizer._covey_outside = [
-        (name, parameter) for name, parameter in named if not parameter.requires_grad
-    ]
+    trained = [each for each in named if each[1].requires_grad]
+    optimizer._covey_outside = [each for each in named if not each[1].requires_grad]
     optimizer._covey_reducer = None
     for name, parameter in trained:
         if parameter.dtype not in CODES:

@@ -10,20 +10,17 @@ to: nothing is copied. No other process sees in-place changes by an optimizer or
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 
-from covey.torch.afar import spans_of
 from covey.torch.ahead import Ahead
-from covey.torch.clip import prepare
-from covey.torch.hypers import Hypers
-from covey.torch.layout import BucketPlan
+from covey.torch.hypers import read_hypers, write_hypers
+from covey.torch.layout import BucketPlan, tensor_at
 from covey.torch.look import is_on, unfit
-from covey.torch.own import take_scale
-from covey.torch.snapshot import State, addresses_of
-from covey.torch.update import update
+from covey.torch.snapshot import State
+from covey.torch.spans import spans_of
+from covey.torch.update import prepare, take_scale, update
 
 _OVERFLOW = "gradients that are not finite, as a GradScaler has found"
 
@@ -44,7 +41,6 @@ class VersionGradients:
         options = optimizer._covey_options
         self._optimizer = optimizer
         self._densify = options["sparse_as_dense"]
-        self._hypers = Hypers(optimizer)
         self._own: Optional[Tuple[float, ...]] = None  # Hyper-parameters, while others hold.
         self._state = State(optimizer, options["model"])
         self._scale: Optional[torch.Tensor] = None
@@ -70,10 +66,9 @@ class VersionGradients:
     @property
     def hypers(self) -> Tuple[float, ...]:
         """The hyper-parameters that travel with this rank's gradients."""
-        return self._hypers.read()
+        return read_hypers(self._optimizer)
 
     def open(self, addresses: Sequence[int]) -> None:
-        """The next contribution is written there."""
         for span, address in zip(self._spans, addresses):
             span.open(address)
 
@@ -82,14 +77,13 @@ class VersionGradients:
         self._scale, is_whole = take_scale(self._optimizer)
         self._has_given = True
         progress = self._optimizer._covey_progress
-        progress.unfit = self._find_unfit() if is_whole and is_on() else ""
+        progress.unfit = ""
+        if is_whole and is_on():
+            slots = (slot for span in self._spans for slot in span.plan.slots)
+            found = ((slot.name, slot.parameter.grad) for slot in slots)
+            progress.unfit = unfit(found, progress.steps)
         self.unfit = progress.unfit if is_whole else _OVERFLOW
         return self.unfit or None, self.hypers
-
-    def _find_unfit(self) -> str:
-        slots = (slot for span in self._spans for slot in span.plan.slots)
-        step = self._optimizer._covey_progress.steps
-        return unfit(((slot.name, slot.parameter.grad) for slot in slots), step)
 
     def collect(self) -> None:
         """The contribution becomes this rank's gradients."""
@@ -110,7 +104,7 @@ class VersionGradients:
         self._has_given = True
         if self._own is None:
             self._own = self.hypers
-        self._hypers.write(hypers)
+        write_hypers(self._optimizer, hypers)
         prepare(self._optimizer)
         update(self._optimizer)
 
@@ -121,18 +115,15 @@ class VersionGradients:
                 span.leave()
         self._has_given = True
         if self._own is not None:
-            self._hypers.write(self._own)
+            write_hypers(self._optimizer, self._own)
         self._own = None
 
-    def pack(self) -> Any:
-        """This rank's state for one that has fallen behind: tensors, addresses and lengths."""
-        pieces = self._state.pack()
-        return (pieces, *addresses_of(pieces))
+    def pack(self) -> List[torch.Tensor]:
+        """This rank's state for one that has fallen behind."""
+        return self._state.pack()
 
     def unpack(self, address: int, length: int) -> None:
-        """Goes on from another rank's state."""
-        memory: Any = (ctypes.c_char * length).from_address(address)
-        self._state.unpack(torch.frombuffer(memory, dtype=torch.uint8))
+        self._state.unpack(tensor_at(address, length, torch.uint8))
 
     # ---- Before a pass.
 
@@ -141,7 +132,10 @@ class VersionGradients:
         script adds to gradients that are not zero. That is looked at before a version is read, for
         gradients may lie in the memory of an earlier one, which changes with that."""
         self._kept = [parameter.grad for parameter in self._parameters]
-        return any(gradient is not None and _holds(gradient) for gradient in self._kept)
+        return any(
+            gradient is not None and (gradient.layout is not torch.strided or bool(gradient.any()))
+            for gradient in self._kept
+        )
 
     def end_pass(self) -> None:
         """Versions were read: gradients are those of the pass that begins, which has none yet."""
@@ -149,8 +143,3 @@ class VersionGradients:
         with torch.no_grad():
             for parameter, gradient in zip(self._parameters, kept):
                 parameter.grad = None if gradient is None else gradient.zero_()
-
-
-def _holds(gradient: torch.Tensor) -> bool:
-    """Something besides zeros."""
-    return gradient.layout is not torch.strided or bool(gradient.any())

@@ -8,21 +8,15 @@ from typing import Any, Dict, Iterable, Iterator, List, Tuple
 import torch
 
 from covey.errors import InvalidArgument
+from covey.method import MODEL
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Sum
-from covey.seen_models import Consensus, ModelMean, Seen
+from covey.seen_models import Consensus, ModelMean, Seen, SeenModels, version_of
 from covey.state import state
-from covey.torch.layout import BucketPlan, plan_whole
+from covey.torch.layout import BucketPlan, numbered, parameters_of, plan_whole
+from covey.torch.method_state import replicated
 from covey.torch.ops import allreduce
 from covey.torch.plain import digest
-from covey.torch.sources import (
-    copy_own,
-    copy_replicated,
-    is_replicated,
-    seen_models,
-    versions_of,
-    view_of,
-)
 
 
 class _Mean(ModelMean):
@@ -112,7 +106,9 @@ def measure(
     found, means = Consensus(), []
     spreads, squares = [], []
     for number, optimizer in enumerate(optimizers):
-        plans = plan_whole(optimizer._covey_progress.named or _named(optimizer))
+        named = optimizer._covey_progress.named  # Of one that trains alone: those that are trained.
+        named = named or [each for each in numbered(optimizer) if each[1].requires_grad]
+        plans = plan_whole(named)
         if exact:
             mean, apart = _mean_of_all(optimizer, plans, f"consensus.{number}", found)
         else:
@@ -164,7 +160,7 @@ def _optimizers_of(model: torch.nn.Module) -> List[Any]:
     left = {id(parameter) for parameter in model.parameters()}
     chosen = []
     for optimizer in state.optimizers():
-        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        mine = {id(parameter) for parameter in parameters_of(optimizer)}
         if mine & left:
             left -= mine
             chosen.append(optimizer)
@@ -177,14 +173,42 @@ def _optimizers_of(model: torch.nn.Module) -> List[Any]:
     return sorted(chosen, key=state.optimizers().index, reverse=True)  # As they were made.
 
 
-def _named(optimizer: Any) -> List[Tuple[str, torch.nn.Parameter]]:
-    """Of one that trains alone: those that are trained."""
-    return [
-        (f"param.{g}.{i}", parameter)
-        for g, group in enumerate(optimizer.param_groups)
-        for i, parameter in enumerate(group["params"])
-        if parameter.requires_grad
-    ]
+def is_replicated(optimizer: Any) -> bool:
+    """Whether all ranks have the same model at the same version."""
+    progress = optimizer._covey_progress
+    if not progress.is_shared or progress.reduces or progress.adds_updates:
+        return True
+    return progress.plan.in_rounds and progress.plan.payload != MODEL
+
+
+def _copy_replicated(optimizer: Any, plans: List[BucketPlan], to: List[torch.Tensor]) -> None:
+    """The model that all ranks have at this version: the parameters, or what they depart from."""
+    known = replicated(optimizer)
+    if known is None:
+        return _copy_own(plans, to)
+    for source, flat in zip(known, to):
+        flat.copy_(source)
+
+
+def _copy_own(plans: List[BucketPlan], to: List[torch.Tensor]) -> None:
+    for plan, flat in zip(plans, to):
+        for slot in plan.slots:
+            slot.view(flat).copy_(slot.parameter.data)
+
+
+def _versions_of(optimizer: Any) -> Dict[int, Seen]:
+    progress, own = optimizer._covey_progress, state.require().rank
+    if not progress.is_shared:
+        return {own: Seen(progress.version)}
+    is_known = progress.reduces or progress.adds_updates  # All are equally far.
+    return {
+        rank: (
+            Seen(progress.version)
+            if is_known or rank == own
+            else version_of(optimizer._covey_trainer, rank)
+        )
+        for rank in optimizer._covey_options["process_set"].ranks
+    }
 
 
 @torch.no_grad()
@@ -192,29 +216,33 @@ def _mean_of_seen(
     optimizer: Any, plans: List[BucketPlan], timeout: float, found: Consensus
 ) -> Tuple[_Mean, float]:
     """The mean of what can be read, and the mean square of the distances from it."""
-    mean = _Mean(plans)
+    mean, progress = _Mean(plans), optimizer._covey_progress
     to = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
-    seen = versions_of(optimizer)
+    seen = _versions_of(optimizer)
     if is_replicated(optimizer):
-        copy_replicated(optimizer, plans, to)
+        _copy_replicated(optimizer, plans, to)
         mean.add(to)
-    else:
-        own = state.require().rank
-        alone = optimizer._covey_progress.trains_alone
-        models = None
-        for rank, known in seen.items():
-            if not known.why:
-                if rank == own and alone:
-                    copy_own(plans, to)
-                else:
-                    models = models or seen_models(optimizer, plans, to)
-                    seen[rank] = models.read(rank, [flat.data_ptr() for flat in to], timeout)
-            if not seen[rank].why:
-                mean.add(to)
-        if mean.count == 0:  # No rank has published anything yet.
-            copy_own(plans, to)
+        found.note(seen)
+        return mean, 0.0
+    own = state.require().rank
+    has_mean = not progress.is_parted and progress.version > 0
+    models = None
+    for rank, known in seen.items():
+        if not known.why:
+            if rank == own and progress.trains_alone:
+                _copy_own(plans, to)
+            else:
+                models = models or SeenModels(
+                    optimizer._covey_trainer, own, progress.plan, has_mean,
+                    lambda: _copy_own(plans, to),
+                )
+                seen[rank] = models.read(rank, [flat.data_ptr() for flat in to], timeout)
+        if not seen[rank].why:
             mean.add(to)
-            seen[own] = Seen(optimizer._covey_progress.version)
+    if mean.count == 0:  # No rank has published anything yet.
+        _copy_own(plans, to)
+        mean.add(to)
+        seen[own] = Seen(progress.version)
     found.note(seen)
     return mean, mean.spread / mean.count
 
@@ -229,7 +257,7 @@ def _mean_of_all(
         with progress.changing():
             optimizer._covey_trainer.gather_in()
     own = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
-    copy_replicated(optimizer, plans, own)
+    _copy_replicated(optimizer, plans, own)
     mean = _Mean(plans)
     if not progress.is_shared:
         mean.add(own)
@@ -259,7 +287,7 @@ def _shown(optimizer: Any, plans: List[BucketPlan], flats: List[torch.Tensor]) -
         optimizer._covey_progress.is_viewed = True
         try:
             for slot, flat in slots:
-                slot.parameter.data = view_of(flat, slot)
+                slot.parameter.data = slot.view(flat)
             yield
         finally:
             for (slot, _), data in zip(slots, kept):

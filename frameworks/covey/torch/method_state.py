@@ -1,6 +1,8 @@
-"""The codec of a method: the effect of ``codec=`` in its text on a training. Internal.
+"""What a method keeps beside the model. Internal.
 
-With gradients it is ``Compression.of``; models travel as what they have moved since all were equal.
+A method may replicate arrays on all ranks, such as an outer momentum. With a codec (``codec=`` in
+its text) there are residuals: of gradients, by ``Compression.of``; models travel as what they have
+moved since all were equal, the anchor.
 """
 
 from __future__ import annotations
@@ -11,19 +13,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Type
 import torch
 
 from covey.errors import InvalidArgument, Unsupported
-from covey.method import GRADIENTS, Plan, plans
+from covey.method import DELTA, GRADIENTS, plans
 from covey.torch.compression import Compression, Compressor
-from covey.torch.layout import Named
-from covey.torch.method_arrays import numbers_at
-from covey.torch.sources import view_of
+from covey.torch.layout import Named, tensor_at
 
-_ANCHOR, _LEFT_OUT = "anchor", "left_out"  # In a checkpoint.
+# In a checkpoint; the first one also in the core, of a replicated model.
+_ANCHOR, _LEFT_OUT = "anchor", "left_out"
 _CORES_ANCHOR = "codec's anchor"  # Before the residual, if there is one.
-
-
-def codec_of(plan: Plan) -> Optional[Type[Compressor]]:
-    """The codec of a step's payload; None: none."""
-    return Compression.of(plan.codec) if plan.codec else None
+_PREFIX = "method "  # Of the names of a method's arrays in a checkpoint.
 
 
 def compression_of(optimizer: Any, named: Sequence[Named]) -> Type[Compressor]:
@@ -44,7 +41,7 @@ def compression_of(optimizer: Any, named: Sequence[Named]) -> Type[Compressor]:
         if plan.codec:
             is_coded, is_of_pairs = True, is_of_pairs or plan.in_pairs
         if plan.payload == GRADIENTS and not plan.in_rounds:
-            found.append(codec_of(plan) or Compression.none)
+            found.append(Compression.of(plan.codec) if plan.codec else Compression.none)
     if is_coded and given is not Compression.none:
         raise InvalidArgument(
             f"give compression={given.__name__} or codec, not both: the method is {method}"
@@ -114,7 +111,7 @@ def give_back(optimizer: Any) -> None:
     left_out = _of_models(optimizer).get(_LEFT_OUT, [])
     for plan, numbers in zip(trainer.plans, left_out):
         for slot in plan.slots if plan.dtype == torch.float32 else ():
-            slot.parameter.data.add_(view_of(numbers, slot))
+            slot.parameter.data.add_(slot.view(numbers))
 
 
 def _of_models(optimizer: Any) -> Dict[str, List[torch.Tensor]]:
@@ -125,13 +122,9 @@ def _of_models(optimizer: Any) -> Dict[str, List[torch.Tensor]]:
     arrays = trainer.arrays()
     names = [name for name, _, _ in arrays]
     of_models = arrays[names.index(_CORES_ANCHOR) :] if _CORES_ANCHOR in names else []
-    addresses = trainer.spans(of_model=True)
     return {
-        word: [
-            numbers_at(at + address - min(addresses), plan)
-            for address, plan in zip(addresses, trainer.plans)
-        ]
-        for word, (_, at, _) in zip((_ANCHOR, _LEFT_OUT), of_models)
+        word: arrays_like_model(trainer, address)
+        for word, (_, address, _) in zip((_ANCHOR, _LEFT_OUT), of_models)
     }
 
 
@@ -150,3 +143,40 @@ def _check_can(method: str, named: Sequence[Named], is_of_pairs: bool) -> None:
         f"parameters of {there} only: leave out codec (compression=Compression.fp16 or .bf16 goes "
         "everywhere)"
     )
+
+
+def arrays_like_model(trainer: Any, address: int) -> List[torch.Tensor]:
+    """By plan of the trainer: an array at ``address`` that is laid out like its model."""
+    places = trainer.spans(of_model=True)
+    return [plan.at(address + it - min(places)) for plan, it in zip(trainer.plans, places)]
+
+
+def replicated(optimizer: Any) -> Optional[List[torch.Tensor]]:
+    """By plan, the model that all ranks have at this version; None: their own, or none yet."""
+    trainer, arrays = optimizer._covey_trainer, _arrays(optimizer)
+    if _ANCHOR not in arrays or not trainer.position.has_state:
+        return None
+    return arrays_like_model(trainer, arrays[_ANCHOR].data_ptr())
+
+
+def _arrays(optimizer: Any) -> Dict[str, torch.Tensor]:
+    """By name those of the method, as bytes, where they lie."""
+    trainer = optimizer._covey_trainer
+    if trainer is None or optimizer._covey_progress.plan.payload != DELTA:
+        return {}
+    arrays = trainer.arrays()
+    return {name: tensor_at(address, length, torch.uint8) for name, address, length in arrays}
+
+
+def kept_by_method(optimizer: Any) -> Dict[str, torch.Tensor]:
+    """By their names in a checkpoint: copies of the arrays beside that model; most methods have
+    none."""
+    arrays = _arrays(optimizer)
+    return {_PREFIX + name: it.clone() for name, it in arrays.items() if name != _ANCHOR}
+
+
+def put_back_to_method(optimizer: Any, named: Mapping[str, torch.Tensor]) -> None:
+    """As ``kept_by_method`` has it, among others."""
+    for name, array in _arrays(optimizer).items():
+        if _PREFIX + name in named:
+            array.copy_(named[_PREFIX + name])
