@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Type,
 
 import torch
 
-from .. import ops as of_any  # Relative: pyright knows its __all__ so.
 from covey.call_variants import four_variants, two_variants
 from covey.collectives import barrier, join  # noqa: F401
 from covey.errors import Unsupported
@@ -45,8 +44,42 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 R = TypeVar("R")
 
-__all__: List[str] = []
-__all__ += of_any.__all__  # The same names.
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "gather",
+    "gather_async",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "join",
+    "neighbor_allreduce",
+    "neighbor_allreduce_",
+    "neighbor_allreduce_async",
+    "neighbor_allreduce_async_",
+    "pair_average",
+    "pair_average_",
+    "pair_average_async",
+    "pair_average_async_",
+    "reducescatter",
+    "reducescatter_async",
+]
 
 
 def _wants_gradient(*tensors: Any) -> bool:
