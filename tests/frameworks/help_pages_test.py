@@ -4,15 +4,21 @@ Method: the pages are made anew and compared; `tools/pages` writes them."""
 from __future__ import annotations
 
 import importlib.util
+import os
 import pathlib
 import re
 import unittest
 from typing import Dict
 
+from tensorflows import HAS_TENSORFLOW, with_operations
+
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _MISSING = [
     name for name in ("torch", "tensorflow", "numpy") if importlib.util.find_spec(name) is None
 ]
+
+if HAS_TENSORFLOW:
+    os.environ.update(with_operations())  # Else its first import compiles them.
 
 
 @unittest.skipIf(_MISSING, f"not installed: {', '.join(_MISSING)}")

@@ -3,12 +3,14 @@ Method: the list of names and arguments of Horovod 0.28.1 against what the modul
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import unittest
 
+from tensorflows import HAS_TENSORFLOW, with_operations
 from tools.reference import symbols
 
-_HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
+if HAS_TENSORFLOW:
+    os.environ.update(with_operations())  # Else its first import compiles them.
 
 
 class SymbolsTest(unittest.TestCase):
@@ -26,7 +28,7 @@ class SymbolsTest(unittest.TestCase):
     def test_of_torch(self) -> None:
         self.check("torch")
 
-    @unittest.skipUnless(_HAS_TENSORFLOW, "TensorFlow is not installed")
+    @unittest.skipUnless(HAS_TENSORFLOW, "TensorFlow is not installed")
     def test_of_tensorflow_and_keras(self) -> None:
         self.check("tensorflow", "tensorflow.keras", "keras")
 

@@ -4,18 +4,19 @@ what its docstring refers to; the rules are those of tools/reference/lacking.py.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
+import os
 import re
 import unittest
 from typing import List
+
+from tensorflows import HAS_TENSORFLOW, with_operations
 
 import covey
 from tools.reference import docstring, surface
 from tools.reference.lacking import lacking
 from tools.reference.surface import Name
 
-_HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 _OF_TENSORFLOW = ("covey.tensorflow", "covey.tensorflow.elastic", "covey.keras",
                   "covey.keras.callbacks", "covey.keras.elastic")
 _LEAST_NAMES = {
@@ -25,6 +26,9 @@ _LEAST_NAMES = {
     "covey.keras": 60,
     "covey.loggers": 4,
 }
+
+if HAS_TENSORFLOW:
+    os.environ.update(with_operations())  # Else its first import compiles them.
 
 
 class HelpTest(unittest.TestCase):
@@ -53,12 +57,12 @@ class HelpTest(unittest.TestCase):
     def test_of_loggers(self) -> None:
         self.check("covey.loggers")
 
-    @unittest.skipUnless(_HAS_TENSORFLOW, "TensorFlow is not installed")
+    @unittest.skipUnless(HAS_TENSORFLOW, "TensorFlow is not installed")
     def test_of_tensorflow_and_keras(self) -> None:
         for module in _OF_TENSORFLOW:
             self.check(module)
 
-    @unittest.skipUnless(_HAS_TENSORFLOW, "TensorFlow is not installed")
+    @unittest.skipUnless(HAS_TENSORFLOW, "TensorFlow is not installed")
     def test_a_public_name_is_no_module_at_the_second_look_either(self) -> None:
         for module in _OF_TENSORFLOW[:2]:
             for _ in range(2):

@@ -108,8 +108,8 @@ class Starter:
 
     @classmethod
     def launched(cls, framework: str, env: Dict[str, str]) -> "Starter":
-        """A process of its own, which imports torch, tensorflow or keras. ``env``: what the ranks have in
-        common."""
+        """A process of its own, which imports torch, tensorflow or keras. ``env``: what the ranks
+        have in common."""
         adopt_orphans()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
