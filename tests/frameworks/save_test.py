@@ -55,6 +55,7 @@ def goes_on(method: str, path: str) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     training.train(FIRST - 2, 2)
     training.save(path, step=FIRST, note=("of rank", hvd.rank()))
     saved = training.parts()
+    hvd.barrier()  # Another rank's next step may be a version.
     training.train(FIRST, THEN)
     return saved, training.parts()
 
@@ -65,6 +66,7 @@ def begins(method: str, path: str) -> Dict[str, Any]:
     training.train(0, 2)
     assert training.load(path).exact
     begun = training.parts()
+    hvd.barrier()  # As above.
     training.train(FIRST, THEN)
     training.optimizer.finish()
     hvd.check_replicas(dict(training.net.named_parameters()))
