@@ -11,6 +11,7 @@ load(
     "UNMUTATED",
 )
 load(":mutants_seeds.bzl", "KNOWN")
+load(":prelude.bzl", "QUICK_COPTS")
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
 # that a rare one takes few seeds; "rounds", "models", "hosts", "host_models", "pairs",
@@ -254,9 +255,10 @@ def mutant_tests(folder, **kwargs):
         name = folder + "_test",
         srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) +
                _mutated(folder, _MUTANTS) + [_table(folder, rows)],
-        copts = ["-O1", "-w"],
+        copts = QUICK_COPTS + ["-w"],
         linkstatic = True,
         deps = [
+            ":quick_prelude",
             ":simulator",
             "//core/api:session",
             "//ops",
@@ -277,10 +279,11 @@ def code_mutant_tests(folder, **kwargs):
                [path[:-len(".cc")] + "_body_archive" for path in BODIES] +
                ["sim/mutants/mutants.h", "unit/c_expect.h"] +
                _mutated(folder, CODE_MUTANTS) + [_table(folder, rows)],
-        copts = ["-O1", "-w"],
+        copts = QUICK_COPTS + ["-w"],
         linkstatic = True,
         deps = [
             ":c_api_misuse_text",
+            ":quick_prelude",
             "//core/api:header",
             "//core/api:session",
             "//core/base",
