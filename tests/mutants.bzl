@@ -11,6 +11,7 @@ load(
     "UNMUTATED",
 )
 load(":mutants_seeds.bzl", "KNOWN")
+load(":prelude.bzl", "QUICK_COPTS")
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
 # that a rare one takes few seeds; "rounds", "models", "hosts", "host_models", "pairs",
@@ -254,9 +255,10 @@ def mutant_tests(folder, **kwargs):
         name = folder + "_test",
         srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) +
                _mutated(folder, _MUTANTS) + [_table(folder, rows)],
-        copts = ["-O1", "-w"],
+        copts = QUICK_COPTS + ["-w"],
         linkstatic = True,
         deps = [
+            ":quick_prelude",
             ":simulator",
             "//core/api:session",
             "//ops",
@@ -271,16 +273,34 @@ def code_mutant_tests(folder, **kwargs):
     The sources with the mutants, and the tests, are one program: see caught.cc.
     """
     rows = ["'%s=%s='" % (name, focus) for name, (_, focus) in CODE_MUTANTS.items()]
+
+    # As an archive of another kind, of which the linker takes what no source with mutants has: it
+    # stands behind the tests, which ask for that.
+    native.filegroup(
+        name = folder + "/c_api_objects",
+        testonly = True,
+        srcs = ["//core/api:c_api"],
+        output_group = "archive",
+    )
+    native.genrule(
+        name = folder + "/c_api_unmutated",
+        testonly = True,
+        srcs = [folder + "/c_api_objects"],
+        outs = [folder + "/libc_api_unmutated.pic.a"],
+        cmd = "cp $(SRCS) $@",
+    )
     native.cc_test(
         name = folder + "_test",
         srcs = native.glob([folder + "/*.cc", folder + "/*.c"]) + UNMUTATED +
                [path[:-len(".cc")] + "_body_archive" for path in BODIES] +
+               [folder + "/libc_api_unmutated.pic.a"] +
                ["sim/mutants/mutants.h", "unit/c_expect.h"] +
                _mutated(folder, CODE_MUTANTS) + [_table(folder, rows)],
-        copts = ["-O1", "-w"],
+        copts = QUICK_COPTS + ["-w"],
         linkstatic = True,
         deps = [
             ":c_api_misuse_text",
+            ":quick_prelude",
             "//core/api:header",
             "//core/api:session",
             "//core/base",

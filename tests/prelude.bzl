@@ -6,9 +6,34 @@ Tests name it by `-include`; what they include themselves is then there already.
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
+# Headers that most tests in C++ include.
+COMMON_HEADERS = [
+    "gtest/gtest.h",
+    "algorithm",
+    "array",
+    "atomic",
+    "cstdint",
+    "cstring",
+    "functional",
+    "map",
+    "memory",
+    "span",
+    "string",
+    "string_view",
+    "utility",
+    "vector",
+]
+
+# What runs for long in tests alone: the simulator, and sources with mutants. GCC may crash over a
+# header that was made with another -O.
+QUICK_COPTS = ["-O1", "-include", "$(GENDIR)/tests/quick_prelude.h", "-Winvalid-pch"]
+
 def _prelude_impl(ctx):
     header = ctx.actions.declare_file(ctx.label.name + ".h")
-    ctx.actions.write(header, "".join(["#include <%s>\n" % name for name in ctx.attr.headers]))
+    text = "".join(["#include <%s>\n" % name for name in ctx.attr.headers])
+    if ctx.attr.is_empty_in_c:
+        text = "#ifdef __cplusplus\n" + text + "#endif\n"
+    ctx.actions.write(header, text)
     made = ctx.actions.declare_file(ctx.label.name + ".h.gch")
     toolchain = find_cpp_toolchain(ctx)
     features = cc_common.configure_features(
@@ -54,6 +79,7 @@ prelude = rule(
     attrs = {
         "copts": attr.string_list(),
         "headers": attr.string_list(mandatory = True),
+        "is_empty_in_c": attr.bool(),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],

@@ -13,12 +13,12 @@
 namespace covey {
 namespace {
 
-struct Parts {
+struct HostAndPort {
   std::string host;
   std::string port;
 };
 
-Parts PartsOf(const std::string& address) {
+HostAndPort PartsOf(const std::string& address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return {};
   std::string host = address.substr(0, colon);
@@ -74,7 +74,7 @@ int ListenAtOne(const addrinfo& at, bool is_only_v6, Bound* bound) {
 }  // namespace
 
 Status CheckAddress(const std::string& address) {
-  const Parts parts = PartsOf(address);
+  const HostAndPort parts = PartsOf(address);
   const char* end = parts.port.data() + parts.port.size();
   int port = -1;
   const auto read = std::from_chars(parts.port.data(), end, port);
@@ -86,7 +86,7 @@ Status CheckAddress(const std::string& address) {
 }
 
 Status ListenAt(const std::string& address, std::vector<int>* fds, std::string* bound) {
-  const Parts parts = PartsOf(address);
+  const HostAndPort parts = PartsOf(address);
   const addrinfo hints{.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
   const int error = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found);

@@ -3,11 +3,14 @@ the wheel: in an empty folder with the README's script, and beside the examples 
 Method: their `text` blocks are read, and each command is typed in a shell in which the environment
 with the wheel is activated. Left out, as tested elsewhere: tools/ and mpirun, blocks in Python
 (parallel/readme_test.py), --serve and --join (wheel_grpc_test.py), kill and --keep-going
-(parallel/stop_and_go_test.py), covey bench (parallel/bench_test.py), and Horovod's own tests.
+(parallel/stop_and_go_test.py), covey bench (parallel/bench_test.py), and Horovod's own tests. From
+the second command on ranks are forks of a process that has imported torch (COVEY_PRELOAD), which
+parallel/preload_test.py shows to change nothing else; with --slow each rank imports it.
 """
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
@@ -65,11 +68,14 @@ class ReadmeWheelTest(unittest.TestCase):
     def setUp(self) -> None:
         self.assertIsNotNone(self.packages, "tools/setup installs torch")
 
-    def type(self, command: str, folder: pathlib.Path) -> str:
+    def type(self, command: str, folder: pathlib.Path, preload: bool) -> str:
+        env = self.there.environment(PYTHONPATH=f"{LEAN}:{self.packages}")
+        if preload and os.environ.get("TEST_SLOW") != "1":
+            env["COVEY_PRELOAD"] = "torch"
         done = subprocess.run(
             ["bash", "-c", f". {self.there.bin}/activate && {command}"],
             cwd=folder,
-            env=self.there.environment(PYTHONPATH=f"{LEAN}:{self.packages}"),
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -90,7 +96,7 @@ class ReadmeWheelTest(unittest.TestCase):
         (self.there.folder / "train.py").write_text(script + _SAYS, encoding="utf-8")
         for command in commands:
             with self.subTest(command):
-                said = self.type(command, self.there.folder)
+                said = self.type(command, self.there.folder, command != commands[0])
                 ranks = int(command.partition("-np ")[2].split()[0])
                 wanted = ranks if "train.py" in command else 0
                 self.assertEqual(said.count("has trained"), wanted, said)
@@ -101,7 +107,7 @@ class ReadmeWheelTest(unittest.TestCase):
         for command in commands:
             with self.subTest(command):
                 few = " --versions 10" if "stop_and_go" in command else ""
-                self.assertTrue(self.type(command + few, ROOT))
+                self.assertTrue(self.type(command + few, ROOT, command != commands[0]))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from installed import ROOT, Installed, wheel
 class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.there = Installed()
+        cls.there = Installed(has_pip=True)
 
     @classmethod
     def tearDownClass(cls) -> None:

@@ -38,8 +38,9 @@ namespace {
 constexpr uint64_t kMostSeeds = 3000;
 constexpr uint64_t kMostRoundSeeds = 6000;  // they are short
 constexpr uint64_t kMostPairSeeds = 12000;  // shorter still
-constexpr uint64_t kControlSeeds = 40;      // of each focus
-constexpr rlim_t kLongestSeconds = 4;       // of the processor, a seed: a mutant may never return
+constexpr uint64_t kControlSeeds = 10;      // of each focus
+constexpr uint64_t kSlowControlSeeds = 40;  // with TEST_SLOW=1
+constexpr rlim_t kLongestSeconds = 2;       // of the processor, a seed: a mutant may never return
 constexpr unsigned kLongestSleep = 60;      // nor do anything
 
 std::string Run(uint64_t seed, const std::string& focus) {
@@ -123,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(Each, MutantTest, testing::ValuesIn(kMutants),
 class ControlTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ControlTest, WithoutAMutantNothingIsCaught) {
-  for (uint64_t seed = 1; seed <= kControlSeeds; ++seed)
+  const bool is_slow = std::getenv("TEST_SLOW") != nullptr;
+  for (uint64_t seed = 1; seed <= (is_slow ? kSlowControlSeeds : kControlSeeds); ++seed)
     EXPECT_EQ(Outcome(seed, GetParam(), nullptr), "") << "seed " << seed;
 }
 
