@@ -10,6 +10,7 @@ load(
     "NATIVE_UNMUTATED",
     "UNMUTATED",
 )
+load(":mutants_of_orders.bzl", "ORDER_MUTANTS", "ORDER_SOURCES")
 load(":mutants_seeds.bzl", "KNOWN")
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
@@ -333,6 +334,31 @@ def native_mutant_test(folder, srcs, **kwargs):
         main = "runner.py",
         python_version = "PY3",
         deps = ["//frameworks:covey"],
+        **kwargs
+    )
+
+def order_tests(folder, **kwargs):
+    """A test of memory orders, with a case for each mutant of ORDER_MUTANTS: see orders/README.md.
+
+    Every source of it is compiled with orders/std_atomics.h in front, those of the mutants too.
+    """
+    mutants = folder + "/mutants"
+    rows = ["%s=%s=" % (name, focus) for name, (_, focus) in ORDER_MUTANTS.items()]
+    native.cc_test(
+        name = folder + "/orders_test",
+        srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) + ORDER_SOURCES +
+               _mutated(mutants, ORDER_MUTANTS) + [_table(mutants, rows)],
+        copts = ["-O1", "-w", "-include", "tests/orders/std_atomics.h"],
+        linkstatic = True,
+        deps = [
+            "//core/base",
+            "//core/gossip",
+            "//core/partial",
+            "//core/transport",
+            "//core/transport:interfaces",
+            "//ops/kernels",
+            "//tools/bazel:gtest_main",
+        ],
         **kwargs
     )
 
