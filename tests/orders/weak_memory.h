@@ -1,4 +1,4 @@
-// Memory of threads as C++20 defines it (ISO/IEC 14882:2020, [intro.races] and [atomics.order]), for
+// Memory of threads as C++20 defines it (ISO/IEC 14882:2020, [intro.races], [atomics.order]), for
 // one execution that a test drives step by step.
 //
 // A location has messages, the values it has taken, in modification order. A thread has views: for
