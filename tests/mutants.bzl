@@ -10,7 +10,6 @@ load(
     "NATIVE_UNMUTATED",
     "UNMUTATED",
 )
-load(":mutants_of_orders.bzl", "ORDER_MUTANTS", "ORDER_SOURCES")
 load(":mutants_seeds.bzl", "KNOWN")
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
@@ -254,7 +253,7 @@ def mutant_tests(folder, **kwargs):
     native.cc_test(
         name = folder + "_test",
         srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) +
-               _mutated(folder, _MUTANTS) + [_table(folder, rows)],
+               mutated_sources(folder, _MUTANTS) + [mutant_table(folder, rows)],
         copts = ["-O1", "-w"],
         linkstatic = True,
         deps = [
@@ -277,7 +276,7 @@ def code_mutant_tests(folder, **kwargs):
         srcs = native.glob([folder + "/*.cc", folder + "/*.c"]) + UNMUTATED +
                [path[:-len(".cc")] + "_body_archive" for path in BODIES] +
                ["sim/mutants/mutants.h", "unit/c_expect.h"] +
-               _mutated(folder, CODE_MUTANTS) + [_table(folder, rows)],
+               mutated_sources(folder, CODE_MUTANTS) + [mutant_table(folder, rows)],
         copts = ["-O1", "-w"],
         linkstatic = True,
         deps = [
@@ -309,7 +308,8 @@ def native_mutant_test(folder, srcs, **kwargs):
     native.cc_binary(
         name = folder + "/_native.abi3.so",
         testonly = True,
-        srcs = _mutated(folder, NATIVE_MUTANTS) + NATIVE_UNMUTATED + [folder + "/switches.c"],
+        srcs = mutated_sources(folder, NATIVE_MUTANTS) + NATIVE_UNMUTATED +
+               [folder + "/switches.c"],
         additional_linker_inputs = ["//frameworks:covey/libcovey.so"],
         copts = [
             "-DPy_LIMITED_API=0x03090000",
@@ -337,32 +337,7 @@ def native_mutant_test(folder, srcs, **kwargs):
         **kwargs
     )
 
-def order_tests(folder, **kwargs):
-    """A test of memory orders, with a case for each mutant of ORDER_MUTANTS: see orders/README.md.
-
-    Every source of it is compiled with orders/std_atomics.h in front, those of the mutants too.
-    """
-    mutants = folder + "/mutants"
-    rows = ["%s=%s=" % (name, focus) for name, (_, focus) in ORDER_MUTANTS.items()]
-    native.cc_test(
-        name = folder + "/orders_test",
-        srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) + ORDER_SOURCES +
-               _mutated(mutants, ORDER_MUTANTS) + [_table(mutants, rows)],
-        copts = ["-O1", "-w", "-include", "tests/orders/std_atomics.h"],
-        linkstatic = True,
-        deps = [
-            "//core/base",
-            "//core/gossip",
-            "//core/partial",
-            "//core/transport",
-            "//core/transport:interfaces",
-            "//ops/kernels",
-            "//tools/bazel:gtest_main",
-        ],
-        **kwargs
-    )
-
-def _mutated(folder, table):
+def mutated_sources(folder, table):
     """The sources with their mutants, which stand before the library that holds the originals."""
     found = [path[len(folder) + 1:-len(".txt")] for path in native.glob([folder + "/*.txt"])]
     if sorted(found) != sorted(table.keys()):
@@ -385,7 +360,8 @@ def _mutated(folder, table):
         )
     return ["%s/%s" % (folder, file) for file in mutants]
 
-def _table(folder, rows):
+def mutant_table(folder, rows):
+    """The file with the variables of the mutants: see mutate.py."""
     native.genrule(
         name = folder + "/table",
         testonly = True,

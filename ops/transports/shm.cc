@@ -205,8 +205,7 @@ void ShmTransport::StoreRelease(uint64_t* word, uint64_t value) {
 }
 
 void ShmTransport::Wake(std::span<const Rank> peers) {
-  // shm-M2, shm-O4: Dekker with SetParked: this sees the peer parked, or its last look sees the
-  // store.
+  // shm-M2, shm-O4: Dekker with SetParked: the peer is seen parked, or its last look sees this.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Rank peer : peers)
     if (peer != rank()) RingPeer(peer, Reason::kTick);

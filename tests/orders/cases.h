@@ -21,6 +21,8 @@ struct NamedCase {
 std::vector<NamedCase> TransportCases();
 // core/transport/event_count.h: threads that sleep at an event count.
 std::vector<NamedCase> WaiterCases();
+// core/engine: threads that wait for operations, and the progress lock.
+std::vector<NamedCase> EngineCases();
 // core/partial: versions of a bundle, read from the log.
 std::vector<NamedCase> PartialCases();
 // core/gossip: models averaged in pairs.
