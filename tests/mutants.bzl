@@ -254,7 +254,7 @@ def mutant_tests(folder, **kwargs):
     native.cc_test(
         name = folder + "_test",
         srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) +
-               _mutated(folder, _MUTANTS) + [_table(folder, rows)],
+               mutated_sources(folder, _MUTANTS) + [mutant_table(folder, rows)],
         copts = QUICK_COPTS + ["-w"],
         linkstatic = True,
         deps = [
@@ -295,7 +295,7 @@ def code_mutant_tests(folder, **kwargs):
                [path[:-len(".cc")] + "_body_archive" for path in BODIES] +
                [folder + "/libc_api_unmutated.pic.a"] +
                ["sim/mutants/mutants.h", "unit/c_expect.h"] +
-               _mutated(folder, CODE_MUTANTS) + [_table(folder, rows)],
+               mutated_sources(folder, CODE_MUTANTS) + [mutant_table(folder, rows)],
         copts = QUICK_COPTS + ["-w"],
         linkstatic = True,
         deps = [
@@ -328,7 +328,8 @@ def native_mutant_test(folder, srcs, **kwargs):
     native.cc_binary(
         name = folder + "/_native.abi3.so",
         testonly = True,
-        srcs = _mutated(folder, NATIVE_MUTANTS) + NATIVE_UNMUTATED + [folder + "/switches.c"],
+        srcs = mutated_sources(folder, NATIVE_MUTANTS) + NATIVE_UNMUTATED +
+               [folder + "/switches.c"],
         additional_linker_inputs = ["//frameworks:covey/libcovey.so"],
         copts = [
             "-DPy_LIMITED_API=0x03090000",
@@ -356,7 +357,7 @@ def native_mutant_test(folder, srcs, **kwargs):
         **kwargs
     )
 
-def _mutated(folder, table):
+def mutated_sources(folder, table):
     """The sources with their mutants, which stand before the library that holds the originals."""
     found = [path[len(folder) + 1:-len(".txt")] for path in native.glob([folder + "/*.txt"])]
     if sorted(found) != sorted(table.keys()):
@@ -379,7 +380,8 @@ def _mutated(folder, table):
         )
     return ["%s/%s" % (folder, file) for file in mutants]
 
-def _table(folder, rows):
+def mutant_table(folder, rows):
+    """The file with the variables of the mutants: see mutate.py."""
     native.genrule(
         name = folder + "/table",
         testonly = True,

@@ -56,6 +56,7 @@ bool Engine::TryAcquire() {
 void Engine::Release() {
   const bool idle = runtime_->Idle();
   transport_->SetParked(idle ? Sleeper::kMailOnly : Sleeper::kEngine);
+  // shm-O4: Dekker with AwaitProgressLock, which counts itself and then looks at the lock.
   progress_lock_.store(false);
   // engine-E2: waiters of this rank sleep on the condition variable, not on the transport.
   if (sleepers_.load() > 0) return NotifySleepers();
@@ -79,6 +80,7 @@ Time Engine::Look(bool* moved) {
 }
 
 void Engine::Kick() {
+  // shm-O4: Dekker with SetParked: what was submitted is seen, or the sleeper.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const Sleeper parked = transport_->Parked();
   if (parked == Sleeper::kNobody) return;
@@ -258,6 +260,7 @@ void Engine::AwaitProgressLock(const std::atomic<bool>& ended, Time deadline) {
   while (!ended.load(std::memory_order_acquire) && progress_lock_.load(std::memory_order_relaxed))
     if (!waiter.LooksAgain(false, 0)) break;
   std::unique_lock lock(mutex_);
+  // shm-O4: Dekker with Release.
   sleepers_.fetch_add(1);
   const Time longest = std::min(deadline - MonotonicNow(), options_.recheck / kLockLooks);
   changed_.wait_for(lock, std::chrono::nanoseconds(std::max<Time>(longest, 0)),

@@ -9,8 +9,8 @@
 //  2. A rank that loads a value sees all that was written before its Store or CompareExchange.
 //     Reads before a Load stay before it: a reader that finds a word unchanged after reading knows
 //     that the bytes were not replaced meanwhile.
-//  3. Writes after a Store stay after it: a reader that has found such bytes and then Loads the
-//     word finds that value, or a later one.
+//  3. Writes after a Store or CompareExchange stay after it: a reader that has found such bytes and
+//     then Loads the word finds that value, or a later one.
 //  4. A rank may stop, for ever, between any two calls. A sleeper wakes at `until` at the latest,
 //     also when the rank that was to ring has stopped.
 #ifndef COVEY_CORE_TRANSPORT_SHARED_ATOMICS_H_

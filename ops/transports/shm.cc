@@ -195,15 +195,17 @@ uint64_t ShmTransport::OffsetOf(const std::byte* data, size_t length_bytes) cons
 }
 
 uint64_t ShmTransport::LoadAcquire(const uint64_t* word) {
+  // shm-O1: what was written before the tick is read after it.
   return std::atomic_ref(*const_cast<uint64_t*>(word)).load(std::memory_order_acquire);
 }
 
 void ShmTransport::StoreRelease(uint64_t* word, uint64_t value) {
+  // shm-O1: the tick comes after what was written before it.
   std::atomic_ref(*word).store(value, std::memory_order_release);
 }
 
 void ShmTransport::Wake(std::span<const Rank> peers) {
-  // shm-M2: Dekker with SetParked: this sees the peer parked, or its last look sees the store.
+  // shm-M2, shm-O4: Dekker with SetParked: the peer is seen parked, or its last look sees this.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Rank peer : peers)
     if (peer != rank()) RingPeer(peer, Reason::kTick);
@@ -211,7 +213,7 @@ void ShmTransport::Wake(std::span<const Rank> peers) {
 
 void ShmTransport::RingPeer(Rank peer, Reason reason) {
   RankPage* page = job_.Page(peer);
-  // shm-M2: not relaxed: aarch64 would let it pass the count of the message before it.
+  // shm-O4: seq_cst, or it may be read before the message is counted. shm-M2: who sleeps is rung.
   const auto sleeper = static_cast<Sleeper>(page->parked.load());
   // shm-M2: a rank without work in flight is rung for mail, but not for ticks.
   if (sleeper == Sleeper::kNobody || (sleeper == Sleeper::kMailOnly && reason == Reason::kTick))
@@ -262,6 +264,7 @@ uint32_t ShmTransport::Ticket(Sleeper sleeper) {
 }
 
 void ShmTransport::SetParked(Sleeper sleeper) {
+  // shm-O4: Dekker with Wake.
   own_->parked.store(static_cast<uint32_t>(sleeper));
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }

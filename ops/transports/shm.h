@@ -20,6 +20,8 @@ class ShmTransport final : public Transport {
   // Joins the job behind `fd` as `identity`; waits for all ranks as ShmJob::Join does.
   static Status Open(int fd, ShmJob::Identity identity, const ShmJob::Patience& patience,
                      std::unique_ptr<ShmTransport>* transport);
+  // Of a job that has been joined, with the reference to its arena.
+  ShmTransport(ShmJob job, std::unique_ptr<ProcessWatch> watch);
   ~ShmTransport() override;  // leaves the job
 
   Rank rank() const override { return job_.identity.rank; }
@@ -63,7 +65,6 @@ class ShmTransport final : public Transport {
   void Ring(Sleeper sleeper) override;
 
  private:
-  ShmTransport(ShmJob job, std::unique_ptr<ProcessWatch> watch);
   void ProbeReading();
   struct Lost {
     Time at;  // 0: it has died

@@ -24,20 +24,27 @@ const EventCount* EventCountOf(const uint64_t* word) {
 }  // namespace
 
 uint64_t ShmWords::Load(const uint64_t* word) {
-  std::atomic_thread_fence(std::memory_order_acquire);  // earlier reads stay before it
+  // shm-O2: earlier reads stay before it. shm-O1: later reads stay behind it.
+  std::atomic_thread_fence(std::memory_order_acquire);
   return std::atomic_ref(*const_cast<uint64_t*>(word)).load();
 }
 
 void ShmWords::Store(uint64_t* word, uint64_t value) {
+  // shm-O1: earlier writes stay before it. shm-O2: later writes stay behind it.
   std::atomic_ref(*word).store(value);
-  std::atomic_thread_fence(std::memory_order_release);  // later writes stay behind it
+  std::atomic_thread_fence(std::memory_order_release);
 }
 
 bool ShmWords::CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) {
-  return std::atomic_ref(*word).compare_exchange_strong(expected, desired);
+  // shm-O1, shm-O2: as a store. A seq_cst exchange alone lets later writes pass: on aarch64 without
+  // LSE between its load and its store.
+  const bool is_done = std::atomic_ref(*word).compare_exchange_strong(expected, desired);
+  std::atomic_thread_fence(std::memory_order_release);
+  return is_done;
 }
 
 uint32_t ShmWords::Ticket(const uint64_t* event_count) {
+  // shm-O3: who has the ticket of a ring sees what was stored before it.
   return EventCountOf(event_count)->rings.load();
 }
 

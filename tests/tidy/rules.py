@@ -25,7 +25,7 @@ _BARE = re.compile(r"(?<![\w.-])[A-Z]\d{1,2}[a-z]?\b(?![\w.]*\()")
 _DEFINED = re.compile(r"\*\*(\S+?)\*\*")
 _GUARD = re.compile(r"`([\w/.]+)`")
 _GUARDED_BY = "*Guarded by:*"
-_MUTANTS = ("tests/sim/mutants/", "tests/mutants/")
+_MUTANTS = ("tests/sim/mutants/", "tests/mutants/", "tests/orders/mutants/")
 _CODE = ("core/", "ops/", "frameworks/native/")
 _HISTORY = re.compile(r"\b(?:Corrected|Added):")
 
