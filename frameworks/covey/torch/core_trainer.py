@@ -274,7 +274,8 @@ class CoreTrainer(TrainerActions):
         """While its thread waits for whatever else: a state for one that has fallen behind."""
         if not self._trainer:
             return
-        with contextlib.suppress(CoveyError):
+        # The optimizer may be gone: the caller's list has kept this alone.
+        with contextlib.suppress(CoveyError, ReferenceError):
             _native.trainer_serve(self._trainer)
             self._run()
 
