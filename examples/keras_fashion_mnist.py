@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import pathlib
 import sys
+import time
 from typing import Any, Tuple
 
 import keras
@@ -70,6 +71,22 @@ def share(images: Arrays, most: int) -> Tuple[Any, Any]:
     return (pixels / 255 - MEAN) / DEVIATION, images.labels[mine]
 
 
+class Pace(keras.callbacks.Callback):
+    """The first rank prints how many images of all ranks each epoch has trained per second."""
+
+    def __init__(self, images: int) -> None:
+        super().__init__()
+        self._images, self._began = images, 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._began = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if hvd.rank() == 0:
+            seconds = time.perf_counter() - self._began
+            print(f"epoch {epoch + 1}: {self._images / seconds:,.0f} images/s", flush=True)
+
+
 def main() -> None:
     args = parse_arguments()
     hvd.init()
@@ -82,8 +99,10 @@ def main() -> None:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"])
     steps = args.max_steps or sys.maxsize
+    pixels, labels = share(dataset.train, steps * args.batch_size)
     model.fit(
-        *share(dataset.train, steps * args.batch_size),
+        pixels,
+        labels,
         batch_size=args.batch_size,
         epochs=args.epochs,
         verbose=2 if hvd.rank() == 0 else 0,
@@ -93,6 +112,7 @@ def main() -> None:
             hvd.callbacks.LearningRateScheduleCallback(
                 rate, lambda epoch: rate_at(epoch, args.epochs), staircase=False
             ),
+            Pace(len(labels) * hvd.size()),
         ],
     )
     results = model.evaluate(*share(dataset.test, sys.maxsize), verbose=0)

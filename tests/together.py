@@ -49,8 +49,8 @@ class Ending(NamedTuple):
     processor: float  # Seconds, with those of what it has started and waited for.
 
 
-def run_in_fork(path: str, log: int, report: str, limit: float) -> Ending:
-    """Runs one file, whose output goes to the descriptor `log`."""
+def run_in_fork(path: str, log: int, folder: str, limit: float) -> Ending:
+    """Runs one file, whose output goes to the descriptor `log`, and report to `folder`."""
     begun = time.monotonic()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -58,7 +58,7 @@ def run_in_fork(path: str, log: int, report: str, limit: float) -> Ending:
     if child == 0:
         os.dup2(log, 1)
         os.dup2(log, 2)
-        _run(path, report)
+        _run(path, folder)
     late = not _ends_within(child, limit)
     if late:
         os.kill(child, signal.SIGABRT)  # The handler of _run prints where it is.
@@ -70,12 +70,11 @@ def run_in_fork(path: str, log: int, report: str, limit: float) -> Ending:
     return Ending(os.waitstatus_to_exitcode(status), late, seconds, used.ru_utime + used.ru_stime)
 
 
-def _run(path: str, report: str) -> NoReturn:
+def _run(path: str, folder: str) -> NoReturn:
     """In the child."""
-    os.environ["XML_OUTPUT_FILE"] = report
-    own = os.path.join(os.environ.get("TEST_TMPDIR") or tempfile.gettempdir(), str(os.getpid()))
-    os.mkdir(own)
-    os.environ["TEST_TMPDIR"] = own
+    os.environ["XML_OUTPUT_FILE"] = f"{folder}/report.xml"
+    os.environ["TEST_TMPDIR"] = f"{folder}/own"
+    os.mkdir(os.environ["TEST_TMPDIR"])
     sys.argv[1:] = [path]
 
     def work() -> None:
@@ -167,10 +166,11 @@ def main(arguments: Optional[List[str]] = None, most: float = _LIMIT) -> int:
     for path in paths:
         print(f"{path} ...", end=" ", flush=True)
         limit = min(most, end - time.monotonic())
-        folder = tempfile.mkdtemp()  # A TemporaryDirectory would end with each fork.
+        # A TemporaryDirectory would end with each fork.
+        folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
         report = f"{folder}/report.xml"
         with open(f"{folder}/log", "w+b") as log:
-            ending = run_in_fork(path, log.fileno(), report, limit)
+            ending = run_in_fork(path, log.fileno(), folder, limit)
             log.seek(0)
             text = log.read().decode("utf-8", "replace")
         suites.append(suite_of(path, report, text, limit, ending))

@@ -1,10 +1,11 @@
 """A training step of TensorFlow that is bound by communication: Covey's tape, and in turns with it
-TensorFlow's own MultiWorkerMirroredStrategy, on this machine.
+TensorFlow's own MultiWorkerMirroredStrategy and Covey's optimizer of PyTorch, on this machine.
 
     python tensorflow_peers.py --ranks 2 --model resnet50
 
 Each process has the model's parameters as variables, and a loss whose gradient costs next to
-nothing; a step is the gradient, its mean over the processes, and an update, in one tf.function.
+nothing; a step is the gradient, its mean over the processes, and an update; with TensorFlow in one
+tf.function.
 Under Keras 3 the strategy runs in a loop of one's own only, so both are measured there.
 """
 
@@ -20,7 +21,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List
 
-COVEY, STRATEGY = "covey", "MultiWorkerMirroredStrategy"
+COVEY, STRATEGY, TORCH = "covey", "MultiWorkerMirroredStrategy", "covey.torch"
 RATE = 0.01
 Shape = List[int]
 
@@ -57,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", choices=list(MODELS), default="resnet50")
     parser.add_argument("--steps", type=int, default=20, help="that are timed, in each turn")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--in-job", choices=[COVEY, STRATEGY], help=argparse.SUPPRESS)
+    parser.add_argument("--in-job", choices=[COVEY, STRATEGY, TORCH], help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -66,6 +67,41 @@ def parse_arguments() -> argparse.Namespace:
 
 def timed(arguments: argparse.Namespace) -> List[float]:
     """Seconds of each step, on this process."""
+    make = torch_step if arguments.in_job == TORCH else tensorflow_step
+    step = make(arguments)
+    seconds = []
+    for number in range(3 + arguments.steps):
+        begun = time.perf_counter()
+        step()
+        if number >= 3:
+            seconds.append(time.perf_counter() - begun)
+    return seconds
+
+
+def torch_step(arguments: argparse.Namespace) -> Callable[[], Any]:
+    import torch
+
+    import covey.torch as hvd
+
+    hvd.init()
+    torch.set_num_threads(1)
+    shapes = MODELS[arguments.model]()
+    parameters = [torch.nn.Parameter(torch.ones(shape)) for shape in shapes]
+    factors = [torch.randn(shape) for shape in shapes]
+    named = [(str(number), parameter) for number, parameter in enumerate(parameters)]
+    sgd = torch.optim.SGD(parameters, lr=RATE)
+    optimizer = hvd.DistributedOptimizer(sgd, named_parameters=named)
+    hvd.broadcast_parameters(dict(named), root_rank=0)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        sum((a * b).sum() for a, b in zip(parameters, factors)).backward()
+        optimizer.step()
+
+    return step
+
+
+def tensorflow_step(arguments: argparse.Namespace) -> Callable[[], Any]:
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -101,14 +137,8 @@ def timed(arguments: argparse.Namespace) -> List[float]:
         for variable, gradient in zip(variables, gradients()):
             variable.assign_sub(RATE * gradient)
 
-    step = tf.function(update if is_covey else lambda: scope.run(update))
-    seconds = []
-    for number in range(3 + arguments.steps):
-        begun = time.perf_counter()
-        step()
-        if number >= 3:
-            seconds.append(time.perf_counter() - begun)
-    return seconds
+    step: Callable[[], Any] = tf.function(update if is_covey else lambda: scope.run(update))
+    return step
 
 
 # ---- Turns -------------------------------------------------------------------------------------
@@ -127,7 +157,7 @@ def run(name: str, arguments: argparse.Namespace) -> List[float]:
     settings = ["--model", arguments.model, "--steps", str(arguments.steps)]
     script = [sys.executable, os.path.abspath(__file__), *settings, "--in-job", name]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
-    if name == COVEY:
+    if name != STRATEGY:
         launcher = [sys.executable, "-m", "covey.cli", "run", "-np", str(arguments.ranks)]
         jobs = [(launcher + script, environment)]
     else:
@@ -158,15 +188,18 @@ def main() -> None:
         seconds = timed(arguments)
         print(f"seconds {json.dumps(seconds)}", flush=True)
         return
-    found: Dict[str, List[float]] = {COVEY: [], STRATEGY: []}
+    found: Dict[str, List[float]] = {COVEY: [], STRATEGY: [], TORCH: []}
     for _ in range(arguments.turns):
         for name, seconds in found.items():
             seconds += run(name, arguments)
     print(f"{arguments.model}, {arguments.ranks} processes, ms of a step (min / median):")
     for name, seconds in found.items():
         print(f"  {name:28} {1e3 * min(seconds):8.1f} / {1e3 * statistics.median(seconds):.1f}")
-    ratio = statistics.median(found[STRATEGY]) / statistics.median(found[COVEY])
-    print(f"  steps per second: {ratio:.2f} times those of the strategy (medians)")
+    medians = {name: statistics.median(seconds) for name, seconds in found.items()}
+    print(
+        f"  steps per second: {medians[STRATEGY] / medians[COVEY]:.2f} times those of the strategy"
+    )
+    print(f"  a step takes {medians[COVEY] / medians[TORCH]:.2f} times that of {TORCH} (medians)")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Goal: the experiment that compares Covey with TensorFlow's own strategy runs as its README says.
-Method: few steps of a tiny model, no timing."""
+"""Goal: the experiments that compare TensorFlow with others run as their README says.
+Method: few steps, no timing."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import unittest
@@ -16,7 +18,8 @@ from harness import (
     with_operations,
 )
 
-SCRIPT = str(REPOSITORY / "examples" / "experiments" / "tensorflow_peers.py")
+EXPERIMENTS = REPOSITORY / "examples" / "experiments"
+SCRIPT = str(EXPERIMENTS / "tensorflow_peers.py")
 
 
 @unittest.skipUnless(TENSORFLOW, WHY_NO_TENSORFLOW)
@@ -26,8 +29,18 @@ class TensorflowPeersTest(unittest.TestCase):
         env = environment(**with_operations())
         out = subprocess.check_output(command, env=env, timeout=2 * LIMIT_S, text=True)
         self.assertIn("tiny, 2 processes", out)
-        for name in ("covey", "MultiWorkerMirroredStrategy"):
-            self.assertRegex(out, rf"(?m)^  {name} +\d+\.\d / \d+\.\d$")
+        for name in ("covey", "MultiWorkerMirroredStrategy", "covey.torch"):
+            self.assertRegex(out, rf"(?m)^  {re.escape(name)} +\d+\.\d / \d+\.\d$")
+
+    @unittest.skipUnless(os.environ.get("TEST_SLOW") == "1", "four jobs: tools/test --slow")
+    def test_few_images_of_both(self) -> None:
+        few = ["--ranks", "2", "--epochs", "2", "--turns", "1", "--max-steps", "3"]
+        command = [sys.executable, str(EXPERIMENTS / "fashion_pace.py"), *few]
+        env = environment(**with_operations())
+        out = subprocess.check_output(command, env=env, timeout=4 * LIMIT_S, text=True)
+        self.assertEqual(
+            len(re.findall(r"(?m)^  (keras|torch), [12] ranks: +[\d,]+ / ", out)), 4, out
+        )
 
 
 if __name__ == "__main__":
