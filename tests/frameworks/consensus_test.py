@@ -67,7 +67,7 @@ def look_alone(method: str) -> Dict[str, Any]:
 def look_exactly(method: str) -> Dict[str, Any]:
     net, optimizer = make(method)
     for _ in range(4):
-        step(net, optimizer, 3.0 * hvd.rank())
+        step(net, optimizer, 1.0 + 3.0 * hvd.rank())
     hvd.barrier()
     before = net.wide.detach()[0].item()
     with hvd.consensus(net, exact=True) as mean:

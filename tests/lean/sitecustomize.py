@@ -118,11 +118,12 @@ def _lean(execute: Callable[[types.ModuleType], None]) -> Callable[[types.Module
 
     def exec_module(module: types.ModuleType) -> None:
         gc.disable()
-        plots = sys.modules.setdefault(_PLOTS, None)  # type: ignore[arg-type]
+        is_first = _PLOTS not in sys.modules  # Not within another framework's import.
+        sys.modules.setdefault(_PLOTS, None)  # type: ignore[arg-type]
         try:
             execute(module)
         finally:
-            if plots is None:
+            if is_first:
                 del sys.modules[_PLOTS]
             gc.freeze()
             gc.enable()
