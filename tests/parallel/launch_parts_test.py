@@ -163,6 +163,14 @@ class LineCutterTest(unittest.TestCase):
         cutter.feed(b"\nc", 1.2)
         self.assertEqual(cutter.deadline(), 1.2 + output.PARTIAL_LINE_S)
 
+    def test_a_line_that_a_full_buffer_has_cut_is_waited_for(self) -> None:
+        cutter = output.LineCutter()
+        lines = cutter.feed(b"line\n" * output.BLOCK_BYTES + b"li", 1.0)
+        self.assertEqual(len(lines), output.BLOCK_BYTES)
+        self.assertEqual(cutter.deadline(), 1.0 + output.CUT_LINE_S)
+        self.assertEqual(cutter.feed(b"ne\nprompt", 2.0), [b"line"])
+        self.assertEqual(cutter.deadline(), 2.0 + output.PARTIAL_LINE_S)
+
     def test_the_end_of_a_line_shown_already_makes_no_empty_one(self) -> None:
         cutter = output.LineCutter()
         cutter.feed(b"loading", 1.0)

@@ -15,6 +15,10 @@ from covey.launch.spec import LaunchError
 
 # A line that has not ended after this long is shown as it stands: a progress bar, a prompt.
 PARTIAL_LINE_S = 0.2
+# Behind so many bytes at once it was a buffer that ended, or a full pipe: the rest comes when its
+# writer has a processor.
+BLOCK_BYTES = 4096
+CUT_LINE_S = 5.0
 MAX_PARTIAL_BYTES = 64 * 1024
 READ_BYTES = 64 * 1024
 # Reads of one stream before the others get their turn, so that one chatty rank starves no other.
@@ -33,6 +37,7 @@ class LineCutter:
     def __init__(self) -> None:
         self._rest = b""
         self._since: Optional[float] = None
+        self._patience = PARTIAL_LINE_S
         self._continued = False  # the beginning of this line has been handed out already
 
     def feed(self, data: bytes, now: float) -> List[bytes]:
@@ -45,6 +50,7 @@ class LineCutter:
                 lines.append(line)
             self._continued = False
         self._rest = rest
+        self._patience = CUT_LINE_S if len(data) >= BLOCK_BYTES else PARTIAL_LINE_S
         self._since = None if not rest else self._since if self._since and not ended else now
         if len(rest) > MAX_PARTIAL_BYTES:
             lines += self.flush()
@@ -52,7 +58,7 @@ class LineCutter:
 
     def deadline(self) -> Optional[float]:
         """When the unfinished line has to be shown; None when there is none."""
-        return None if self._since is None else self._since + PARTIAL_LINE_S
+        return None if self._since is None else self._since + self._patience
 
     def flush(self) -> List[bytes]:
         """The unfinished line as it stands: none or one."""

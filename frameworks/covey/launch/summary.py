@@ -99,7 +99,8 @@ def table(
     """The lines to show; ``failed``: how ranks have, by rank; ``cores``: 0: those of this host."""
     if not reports:
         return []
-    best = max(reports, key=lambda report: report.get("versions", 0))
+    best = {**max(reports, key=lambda report: report.get("versions", 0))}
+    best["overdue_of_rank"] = _overdue(reports)
     held = held_up(reports)
     cores = cores or len(os.sched_getaffinity(0))
     lines = [f"method {best['method']}: {len(reports)} ranks on {cores} cores"]
@@ -118,6 +119,15 @@ def table(
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths))
               for row in [columns, *rows]]
     return lines + _footer(reports, best, optional, failed)
+
+
+def _overdue(reports: Sequence[Dict[str, Any]]) -> Dict[str, int]:
+    """By rank: how often it was. A report lacks versions that its rank has skipped by a snapshot."""
+    found: Dict[str, int] = {}
+    for report in reports:
+        for rank, times in report.get("overdue_of_rank", {}).items():
+            found[rank] = max(found.get(rank, 0), times)
+    return found
 
 
 def _cells(report: Dict[str, Any], best: Dict[str, Any], held: Dict[int, float]) -> Dict[str, str]:
