@@ -45,7 +45,7 @@ def paces(framework: str, ranks: int, arguments: argparse.Namespace) -> List[flo
     command = [*launcher, "--method", arguments.method, sys.executable, *script]
     if ranks == 1:
         command = ["taskset", "-c", "0", *command]
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", **os.environ}
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
     out = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
     found = [float(it.replace(",", "")) for it in PACE.findall(out.stdout)]
     if out.returncode != 0 or len(found) < arguments.epochs:

@@ -135,7 +135,10 @@ class NobodyReadsTest(unittest.TestCase):
 
 
 class EnvironmentTest(unittest.TestCase):
-    NAMES = "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS PYTHONUNBUFFERED".split()
+    NAMES = [
+        *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+        *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "PYTHONUNBUFFERED"),
+    ]
 
     def show(self, *names: str) -> list:
         return python(f"import os; print(*[os.environ.get(n) for n in {list(names)}])")
@@ -153,7 +156,7 @@ class EnvironmentTest(unittest.TestCase):
         )
         share = max(1, len(os.sched_getaffinity(0)) // 2)
         for line in result.stdout.splitlines():
-            self.assertEqual(line.split()[1:], [str(share)] * 3 + ["1"])
+            self.assertEqual(line.split()[1:], [str(share)] * 5 + ["1"])
 
     def test_threads_set_by_the_user_stay(self) -> None:
         _, out, _ = run_launcher(

@@ -14,7 +14,13 @@ from covey.launch.hosts import Place
 from covey.launch.spec import JobSpec, LaunchError
 
 # The first of these that is set decides: the user has chosen the threads.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
 # Variables of torchrun beside the place: a rank that has none of them was not started by it.
 OF_TORCHRUN = (
     "TORCHELASTIC_RUN_ID",
