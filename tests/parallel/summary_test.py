@@ -91,7 +91,8 @@ class TableTest(unittest.TestCase):
         self.assertIn(words, lines)
         # It has skipped the versions in which rank 1 was overdue, and has made more.
         more.update(versions=12, overdue_of_rank={"0": 0, "1": 0, "2": 0})
-        lines = table([report(0, [], overdue_of_rank={"1": 2}), report(1, []), report(2, [], **more)])
+        seen = report(0, [], overdue_of_rank={"1": 2})
+        lines = table([seen, report(1, []), report(2, [], **more)])
         self.assertEqual([line.split()[-2] for line in lines[1:5]], ["overdue", "0", "2", "0"])
         self.assertEqual(table([]), [])
         lines = table([report(0, [], averages_begun=7, steps_met=5), report(1, [])])

@@ -122,7 +122,7 @@ def table(
 
 
 def _overdue(reports: Sequence[Dict[str, Any]]) -> Dict[str, int]:
-    """By rank: how often it was. A report lacks versions that its rank has skipped by a snapshot."""
+    """By rank: how often it was. A report lacks the versions that its rank has skipped."""
     found: Dict[str, int] = {}
     for report in reports:
         for rank, times in report.get("overdue_of_rank", {}).items():
