@@ -35,7 +35,7 @@ sys.path.pop(0)
 _LIMIT = 3600.0 if os.environ.get("TEST_SLOW") == "1" else 300.0
 """Seconds that a file may take: as much as Bazel gives one alone."""
 _LAST_SECONDS = 15.0
-"""Of the time that Bazel gives all: for the report of the file that took it."""
+"""The part of Bazel's time limit that is kept for the report of the file that took the rest."""
 _LAST_WORDS = 10.0
 """Seconds in which a file that took too long may say where it is."""
 
@@ -131,7 +131,7 @@ def suite_of(path: str, report: str, log: str, limit: float, ending: Ending) -> 
 
 
 def _target_of(path: str) -> str:
-    """What runs the file alone."""
+    """The target that runs the file alone."""
     return "//tests:" + path[len("tests/") : -len(".py")]
 
 

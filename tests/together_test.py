@@ -92,7 +92,7 @@ class TogetherTest(unittest.TestCase):
         return ended.returncode, ended.stdout
 
     def counted(self, status: str) -> List[str]:
-        """What tools/test says of the report."""
+        """The words of tools/test on the report."""
         label = "//tests:group"
         uri = (self.folder / "test.xml").as_uri()
         result = {

@@ -151,7 +151,7 @@ void Aggregator::Abandon() {
   words_.Store(memory_.StateAt(), StateWord{.executed = state.executed, .final = final_}.Word());
 }
 
-// The step up to which a member has come with what it cannot give now.
+// The last step of a member before the contribution that it cannot give now.
 uint64_t Aggregator::LastCounted(int32_t member, const SlotWord& slot) {
   // Models replace each other: an older one is not missing.
   if (memory_.models().on()) return slot.step;

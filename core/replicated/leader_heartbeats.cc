@@ -1,4 +1,4 @@
-// What a leader tells all in heartbeats, and until when it stays for that.
+// The heartbeats of a leader, and when a leader that leaves has told all replicas enough.
 #include <algorithm>
 #include <utility>
 

@@ -46,7 +46,7 @@ bool Replica::IsUpToDate(const ReplicaMessage& request) const {
   return Progress::IsUpToDate(log_.progress(), theirs);
 }
 
-// Heartbeats come more often than that.
+// Within half of election_timeout: heartbeats come more often.
 bool Replica::HearsLeader() const {
   if (leader_state_ != nullptr) return true;
   // Its silence counts anew from when it asks; the leader's next message ends that.

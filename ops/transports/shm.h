@@ -20,7 +20,7 @@ class ShmTransport final : public Transport {
   // Joins the job behind `fd` as `identity`; waits for all ranks as ShmJob::Join does.
   static Status Open(int fd, ShmJob::Identity identity, const ShmJob::Patience& patience,
                      std::unique_ptr<ShmTransport>* transport);
-  // Of a job that has been joined, with the reference to its arena.
+  // The transport of a job that was joined before; takes over the reference to its arena.
   ShmTransport(ShmJob job, std::unique_ptr<ProcessWatch> watch);
   ~ShmTransport() override;  // leaves the job
 

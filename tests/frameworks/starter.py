@@ -44,7 +44,7 @@ ENVIRONMENT = {
     },
     "keras": {"OMP_NUM_THREADS": "1", **ON_TORCH},
 }
-"""Of all processes with a framework: few threads, few words. Here "keras" is that on torch."""
+"""Settings of every process with a framework: few threads, few words. "keras": on torch."""
 
 
 class Forked:
@@ -144,7 +144,7 @@ def adopt_orphans() -> None:
 
 
 ready: Dict[str, Starter] = {}
-"""What runner.py has made, by framework."""
+"""The processes that runner.py has made for forks of ranks, by framework."""
 
 
 # ---- The process --------------------------------------------------------------------------------

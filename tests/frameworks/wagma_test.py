@@ -197,7 +197,7 @@ class WagmaTest(unittest.TestCase):
             self.assertGreater(len({hashes[0] for hashes in histories}), 1)
 
     def test_the_step_stats_know_which_averages_are_of_all(self) -> None:
-        """Those of every so many steps. That with which a part ends the core does not count."""
+        """The averages of every so many steps; the core does not count the last one of a part."""
         for method, needed in (
             ("wagma:S=2,tau=2", [1, 3, 1, 3]),
             ("wagma:S=2,tau=1000,then=allreduce@4", [1, 1, 1]),

@@ -33,7 +33,7 @@ class Installed:
         spec = None if has_pip else importlib.util.find_spec("pip")
         venv.create(home / "venv", with_pip=spec is None)
         pip = ["pip"] if spec is None else ["python", os.path.dirname(str(spec.origin))]
-        # Such a pip looks beside itself first, and takes a covey there for one that is installed.
+        # This pip looks beside itself first, and would take a covey there for an installed one.
         words = [
             "--disable-pip-version-check",
             "install",

@@ -1,5 +1,4 @@
-// What happens next, where an execution may go on in several ways: drawn, or all ways one after the
-// other.
+// The next step of an execution that may go on in several ways: drawn, or all ways in turn.
 //
 // Systematic search is bounded by deviations: choice 0 is what a strong machine without preemption
 // does, each other choice is one deviation, and all executions with few of them are run. (Emmi,
@@ -29,7 +28,7 @@ class Choices {
 
   // Below `count`.
   virtual size_t Choose(Question question, size_t count) = 0;
-  // Of the execution that has just run.
+  // The choices of the execution that has just run.
   virtual std::string ToString() const = 0;
 };
 

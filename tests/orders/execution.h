@@ -25,7 +25,7 @@ namespace covey {
 
 class Execution;
 
-// What the threads do. One object for each execution.
+// A case: the bodies of its threads. One object for each execution.
 class OrdersCase {
  public:
   virtual ~OrdersCase() = default;
@@ -79,7 +79,7 @@ class Execution {
     if (!condition) Fail(failure);
   }
 
-  // Of the thread that runs. Null: no execution is under way.
+  // The execution of the thread that runs. Null: no execution is under way.
   static Execution* Current();
   using Order = std::memory_order;
   uint64_t Load(const void* word, size_t size, Order order);

@@ -6,7 +6,7 @@
 namespace covey {
 namespace {
 
-// What a thread sees early.
+// Bytes that a thread sees early.
 enum : size_t { kNothing, kAll, kFirstHalf, kSecondHalf, kEverySecond, kWays };
 
 }  // namespace

@@ -26,10 +26,10 @@ class SharedBytes {
 
   // [offset, offset + length) is shared; multiples of 8, and no words.
   void Watch(size_t offset, size_t length_bytes);
-  // Whose mapping has `address`, and where; false: none.
+  // The offset of `address` in the mapping that has it; false: none does.
   bool Find(const void* address, size_t* offset) const;
 
-  // What `thread` has written. False: another thread has written something else, unordered.
+  // Publishes the writes of `thread`. False: another thread has written something else, unordered.
   bool Publish(int thread);
   // Shows it what it must see and, by a choice, more.
   void Arrive(int thread, Choices* choices);

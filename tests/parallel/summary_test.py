@@ -89,7 +89,7 @@ class TableTest(unittest.TestCase):
         self.assertEqual(lines[3].split()[-4:], ["1.5", "25%", "2", "-"])
         words = "contributions by how many steps late they counted: 0: 75.0%, 2: 25.0%"
         self.assertIn(words, lines)
-        # It has skipped the versions in which rank 1 was overdue, and has made more.
+        # Rank 2 has skipped the versions in which rank 1 was overdue, and has made more.
         more.update(versions=12, overdue_of_rank={"0": 0, "1": 0, "2": 0})
         seen = report(0, [], overdue_of_rank={"1": 2})
         lines = table([seen, report(1, []), report(2, [], **more)])

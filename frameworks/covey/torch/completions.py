@@ -37,7 +37,7 @@ _here = threading.local()
 
 
 class Turns:
-    """Whose turn it is among callbacks, by the number of the call that they belong to."""
+    """The order of callbacks: by the number of the call that they belong to."""
 
     def __init__(self, one_at_a_time: bool) -> None:
         self._one_at_a_time = one_at_a_time

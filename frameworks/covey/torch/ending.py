@@ -136,7 +136,7 @@ def _tell(found: Consensus, means: List[Model], optimizer: Any) -> None:
 
 @torch.no_grad()
 def _own_distance(means: List[Model]) -> float:
-    """Of this rank's parameters from the mean."""
+    """The distance of this rank's parameters from the mean."""
     slots = [(slot, flat) for plans, flats in means for plan, flat in zip(plans, flats)
              for slot in plan.slots]
     squares = ((it.parameter.data.double() - it.view(flat).double()).square() for it, flat in slots)

@@ -1,4 +1,4 @@
-"""What a method keeps beside the model. Internal.
+"""The arrays that a method keeps beside the model. Internal.
 
 A method may replicate arrays on all ranks, such as an outer momentum. With a codec (``codec=`` in
 its text) there are residuals: of gradients, by ``Compression.of``; models travel as what they have

@@ -20,7 +20,7 @@ from covey.torch.layout import BucketPlan, Named
 from covey.torch.mirror import mirror_of, wait_for
 from covey.torch.tensors import CODES, FRAMEWORK
 
-# Of these, without weight decay, an update is made of gradients and what is kept of them alone.
+# Without weight decay, updates of these optimizers depend on gradients and their moments alone.
 _BLIND = (
     torch.optim.SGD,
     torch.optim.Adam,

@@ -177,7 +177,7 @@ class Progress:
         self.step_stats.begin_step()
         if self.start is not None:
             self.start.step(self.steps == self.version == 0)
-        # Of all others the core knows it.
+        # The core counts the arrivals of all other plans.
         if self.is_shared and self.plan.payload == GRADIENTS and not self.plan.in_rounds:
             self.step_stats.arrived(self.steps, self._group.size())
 

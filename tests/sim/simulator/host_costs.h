@@ -34,7 +34,7 @@ struct HostCosts {
   std::vector<double> sent, taken;
 
   double Of(ReplicaMessage::Kind kind) const;
-  // Of all kinds but pieces.
+  // Messages of all kinds but pieces.
   double SmallMessages() const;
   double SmallBytes() const;
 };
