@@ -1,7 +1,13 @@
 #include "ops/transports/ucx/worker.h"
 
+#include <poll.h>
+
+#include "core/base/clock.h"
+
 namespace covey::ucx {
 namespace {
+
+constexpr Time kLongestFlush = kSecond;
 
 std::string Failed(const char* call, ucs_status_t status) {
   return std::string(call) + " of UCX: " + ucs_status_string(status);
@@ -58,8 +64,26 @@ std::string Worker::Open(const Fabric& fabric, unsigned id, ucp_am_recv_callback
 
 Worker::~Worker() {
   if (address_ != nullptr) ucp_worker_release_address(worker_, address_);
+  // UCX ends a process that destroys a worker amid the answer to a peer's connection. A worker whose
+  // answer does not get away in time stays until the process ends.
+  if (worker_ != nullptr && !Flush()) return;
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucp_cleanup(context_);
+}
+
+bool Worker::Flush() {
+  const ucp_request_param_t how{};
+  const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker_, &how);
+  if (!UCS_PTR_IS_PTR(flush)) return true;
+  const Time limit = MonotonicNow() + kLongestFlush;
+  bool is_done = false;
+  while (!is_done && MonotonicNow() < limit) {
+    pollfd wake{descriptor_, POLLIN, 0};
+    if (!Progress() && Arm()) poll(&wake, 1, 10);
+    is_done = ucp_request_check_status(flush) != UCS_INPROGRESS;
+  }
+  if (is_done) ucp_request_free(flush);
+  return is_done;
 }
 
 }  // namespace covey::ucx

@@ -1,6 +1,6 @@
 // UCX's context and worker of a link: its address, its progress, and a descriptor to sleep on.
 //
-// One thread at a time. Nothing blocks.
+// One thread at a time. Nothing blocks but the destructor, for a second at most.
 #ifndef COVEY_OPS_TRANSPORTS_UCX_WORKER_H_
 #define COVEY_OPS_TRANSPORTS_UCX_WORKER_H_
 
@@ -37,6 +37,8 @@ class Worker {
 
  private:
   Worker() = default;
+  // Sends what waits. False: that did not end in time.
+  bool Flush();
 
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
