@@ -148,8 +148,8 @@ class PartsTest(unittest.TestCase):
 class PaceTest(unittest.TestCase):
     def pace(self, *lengths: float) -> float:
         """The pace of a rank beside a slow one, in percent of ten steps a second."""
-        ranks = [{"lengths": list(lengths)}, {"lengths": [5.0]}]
-        return percent_of_free_pace(ranks, [{"lengths": [0.1] * 20}], wait_s=1.0)
+        free = [{"lengths": [0.1] * 20}]
+        return percent_of_free_pace([{"lengths": list(lengths)}], free, wait_s=1.0)
 
     def test_is_that_after_the_wait(self) -> None:
         self.assertAlmostEqual(self.pace(*[0.1] * 5, 1.3, *[0.2] * 20), 50.0)

@@ -259,11 +259,11 @@ def _pace_after_first_wait(lengths: List[float], wait_s: float) -> float:
 
 
 def percent_of_free_pace(
-    ranks: List[Dict[str, Any]], free: List[Dict[str, Any]], wait_s: float
+    others: List[Dict[str, Any]], free: List[Dict[str, Any]], wait_s: float
 ) -> float:
-    """The pace of all but the last rank, after they have waited for that one for the first time."""
+    """The pace of these ranks, after they have waited for a late one for the first time."""
     alone = statistics.fmean(len(rank["lengths"]) / sum(rank["lengths"]) for rank in free)
-    pace = statistics.fmean(_pace_after_first_wait(rank["lengths"], wait_s) for rank in ranks[:-1])
+    pace = statistics.fmean(_pace_after_first_wait(rank["lengths"], wait_s) for rank in others)
     return 100 * pace / alone
 
 
@@ -272,7 +272,7 @@ def slow(effort: Effort, found: Dict[str, Any]) -> Panel:
     lines = []
     for name in _names():
         ranks, free = found[name], found[name + ", free"]
-        pace = percent_of_free_pace(ranks, free, effort.wait_s)
+        pace = percent_of_free_pace(ranks[:-1], free, effort.wait_s)
         lines.append(Line(name, pace, 90.0, 100.0, busy(ranks), {"ranks": ranks, "free": free}))
     title = f"one of 4 ranks {SLOW} times slower for good: pace of the others after the first wait"
     return Panel(title, "% of free pace", False, lines)

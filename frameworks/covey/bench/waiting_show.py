@@ -70,7 +70,8 @@ def draw(panels: List[Panel], path: str) -> Optional[str]:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, rows = pyplot.subplots(len(panels), figsize=(8, 8), layout="constrained")
+    size = (8, 2.6 * len(panels))
+    figure, rows = pyplot.subplots(len(panels), figsize=size, layout="constrained")
     for axes, panel in zip(rows, panels):
         places = range(len(panel.lines))
         axes.barh(places, [line.value for line in panel.lines], color="tab:blue", alpha=0.6)

@@ -64,8 +64,8 @@ std::string Worker::Open(const Fabric& fabric, unsigned id, ucp_am_recv_callback
 
 Worker::~Worker() {
   if (address_ != nullptr) ucp_worker_release_address(worker_, address_);
-  // UCX ends a process that destroys a worker amid the answer to a peer's connection. A worker whose
-  // answer does not get away in time stays until the process ends.
+  // UCX ends a process that destroys a worker amid the answer to a peer's connection. A worker
+  // whose answer does not get away in time stays until the process ends.
   if (worker_ != nullptr && !Flush()) return;
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucp_cleanup(context_);
