@@ -166,6 +166,7 @@ CODE_MUTANTS = {
         ["ops/transports/shm_words.cc"],
         "*RoundsTest.WithAll*/*:*/PairsTest.*:ShmWordsTest.ARing*",
     ),
+    "train_answer_of_before_is_taken": (["core/engine/far_window.cc"], "FarWindowTest.AnAnswerFrom*"),
     "train_any_number_counts": (["core/train/trainer.cc"], "TrainerTest.WrongCalls*"),
     "train_kept_progress_is_not_offered": (
         ["core/train/round_part.cc"],
@@ -232,7 +233,7 @@ CODE_MUTANTS = {
     ),
     "train_waiting_model_is_taken": (
         ["core/engine/trainer_window.cc"],
-        "TrainerWindowTest.ARankThatWaits*",
+        "SharedWindowTest.ARankThatWaits*",
     ),
     "view_first_pages_alone": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
     "view_locked_pages_are_not_copied": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
@@ -255,7 +256,8 @@ BODIES = [
     "unit/engine/engine_test.cc",
     "unit/engine/tensor_queue_test.cc",
     "unit/engine/trainer_codec_test.cc",
-    "unit/engine/trainer_window_test.cc",
+    "unit/engine/far_window_test.cc",
+    "unit/engine/shared_window_test.cc",
     "unit/engine/trainer_state_test.cc",
     "unit/gossip/far_codec_test.cc",
     "unit/gossip/far_looks_test.cc",

@@ -105,13 +105,13 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   const bool has_room = AllocateMemory(use, *config, layout.length_bytes(), &memory) &&
                         AllocateWindow(use, *config, layout.length_bytes(), memory, &window);
   TrainerWindow* shown = window.get();
-  const uint64_t offset = shown == nullptr ? 0 : shown->offset();
+  const uint64_t offset = shown == nullptr ? 0 : shown->place();
   const Proposal mine{.kind = kKind,
                       .name = config->name,
                       .group = config->group,
                       .text = TermsOf(*config, method),
                       .enough = Status::Ok(),
-                      .has_block = shown != nullptr,
+                      .has_block = shown != nullptr && !shown->IsFar(),
                       .offset = has_room ? offset : Transport::kNoOffset};
   auto driver = std::make_unique<TrainerDriver>(
       TrainerDriver::Options{
@@ -135,7 +135,10 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
       std::move(layout), std::move(memory), std::move(window), &use->queue(), &use->engine());
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
-  if (shown != nullptr) shown->Meet(std::move(offsets));
+  if (shown != nullptr) {
+    shown->Meet(std::move(offsets));
+    use->WithChannels([&](ChannelMux* box) { shown->Join(box); });
+  }
   TrainerDriver* opened = driver.get();
   const covey_trainer kept = use->trainers().Keep(std::move(driver), MonotonicNow());
   const Status status = OpenParts(use, runtime, *config, opened);

@@ -5,7 +5,8 @@
 
 #include "core/api/c_api_trainer.h"
 #include "core/api/session.h"
-#include "core/engine/trainer_window.h"
+#include "core/engine/far_window.h"
+#include "core/engine/shared_window.h"
 
 namespace covey {
 namespace {
@@ -86,20 +87,30 @@ bool AllocateWindow(const Use& use, const covey_trainer_config& config, size_t l
                     const TrainerDriver::Memory& memory, std::unique_ptr<TrainerWindow>* window) {
   const Group* group = use->FindGroup(config.group);
   Transport& transport = use->transport();
-  if (transport.words() == nullptr || group->size() == 1) return true;
-  const uint64_t offset = use->AllocBlock(TrainerWindow::BlockBytes(group->size()));
-  if (offset == Transport::kNoOffset) return false;
-  const std::byte* model = memory.model.get();
-  const bool is_seen = (config.in_place != 0 || config.copies != 0) && model != nullptr &&
-                       transport.OffsetOf(model, length_bytes) != Transport::kNoOffset;
-  *window =
-      std::make_unique<TrainerWindow>(TrainerWindow::Options{.transport = &transport,
-                                                             .group = group,
-                                                             .offset = offset,
-                                                             .model = is_seen ? model : nullptr,
+  const std::byte* model =
+      config.in_place != 0 || config.copies != 0 ? memory.model.get() : nullptr;
+  if (group->size() == 1) return true;
+  if (transport.words() == nullptr) {
+    *window = std::make_unique<FarWindow>(FarWindow::Options{.group = group,
+                                                             .channel = use->NewChannel(),
+                                                             .driver = use->Driver(),
+                                                             .model = model,
                                                              .is_copy = config.in_place == 0,
                                                              .length_bytes = length_bytes,
                                                              .version = config.begin});
+    return true;
+  }
+  const uint64_t offset = use->AllocBlock(SharedWindow::BlockBytes(group->size()));
+  if (offset == Transport::kNoOffset) return false;
+  const bool is_seen =
+      model != nullptr && transport.OffsetOf(model, length_bytes) != Transport::kNoOffset;
+  *window = std::make_unique<SharedWindow>(SharedWindow::Options{.transport = &transport,
+                                                                 .group = group,
+                                                                 .offset = offset,
+                                                                 .model = is_seen ? model : nullptr,
+                                                                 .is_copy = config.in_place == 0,
+                                                                 .length_bytes = length_bytes,
+                                                                 .version = config.begin});
   return true;
 }
 

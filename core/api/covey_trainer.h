@@ -287,9 +287,9 @@ COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer
  * dpsgd) what it trains on, if it does so in place, as it was after its last update, also while it
  * waits for others. They are written only with COVEY_SEEN_WHOLE. spans NULL: only looks for state
  * and version, in any part. By any member, alone, at itself too, within a step or not; never waits.
- * COVEY_UNSUPPORTED in a part of other methods. Where members share no memory: in pairs alone, else
- * COVEY_UNSUPPORTED; the first look asks the member, and one within 2 s of the look before copies
- * what it has answered. */
+ * COVEY_UNSUPPORTED in a part of other methods. Where members share no memory the first look asks
+ * the member, and the same look within 2 s of the one before has its answer; a member that trains
+ * elsewhere than in place answers at the end of its step. */
 COVEY_API covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
                                         void* const* spans, covey_seen* seen, covey_error* error);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <utility>
 
 #include "core/api/covey.h"
@@ -279,16 +280,19 @@ void Session::SweepRounds() {
     WithChannels([&](ChannelMux* box) { pairs->Part(box); });
     if (pairs->offset() != Transport::kNoOffset) FreeBlock(pairs->offset());
   }
-  std::vector<uint64_t> unused;
+  std::vector<std::unique_ptr<TrainerWindow>> unused;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(windows_, [&](const std::unique_ptr<TrainerWindow>& window) {
-      if (!window->HaveAllLeft()) return false;
-      unused.push_back(window->offset());
-      return true;
-    });
+    const auto left = std::stable_partition(
+        windows_.begin(), windows_.end(),
+        [](const std::unique_ptr<TrainerWindow>& window) { return !window->HaveAllLeft(); });
+    std::move(left, windows_.end(), std::back_inserter(unused));
+    windows_.erase(left, windows_.end());
   }
-  for (const uint64_t offset : unused) FreeBlock(offset);
+  for (const std::unique_ptr<TrainerWindow>& window : unused) {
+    WithChannels([&](ChannelMux* box) { window->Part(box); });
+    if (!window->IsFar()) FreeBlock(window->place());
+  }
 }
 
 Status Session::StartTimeline(const std::string& path) {

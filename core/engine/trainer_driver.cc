@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/finite.h"
+#include "core/engine/far_window.h"
 #include "core/engine/trainer_driver_lock.h"
 #include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
@@ -83,6 +84,9 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memor
       hypers_(static_cast<size_t>(options_.hypers)) {}
 
 void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds) {
+  // Others ask for what it publishes.
+  if (window_ != nullptr && window_->IsFar() && rounds->has_models())
+    static_cast<FarWindow*>(window_.get())->AddRounds(from, rounds->Published());
   rounds_.emplace(from, std::move(rounds));
 }
 
@@ -351,28 +355,6 @@ Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) {
   if (why.empty()) return Status::Ok();
   return Status(StatusCode::kNotFinite, "rank " + std::to_string(ToInt(self)) + " has " + why,
                 self);
-}
-
-Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, Seen* seen) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  RETURN_IF_ERROR(TryLock(&lock));
-  const auto pairs = pairs_.find(trainer_.part());
-  const bool is_alone = options_.group->size() == 1;
-  if (window_ == nullptr && !is_alone && pairs == pairs_.end())
-    return Status::Unsupported(
-        "a trainer shows others where ranks share memory: all on one host, started by coveyrun "
-        "(shm); in pairs everywhere");
-  seen->version = trainer_.version();
-  if (window_ != nullptr)
-    seen->state = window_->Look(member, {}, &seen->version);
-  else if (pairs != pairs_.end())
-    seen->state = pairs->second->Peek(member, nullptr).state;
-  if (parameters.empty()) return Status::Ok();
-  // Looks for a model that is on its way write nothing.
-  const auto copy = std::make_unique_for_overwrite<std::byte[]>(layout_.length_bytes());
-  RETURN_IF_ERROR(PeekModel(member, {copy.get(), layout_.length_bytes()}, seen));
-  if (seen->state == WindowState::kWhole) layout_.CopyOut(copy.get(), parameters);
-  return Status::Ok();
 }
 
 bool TrainerDriver::CanBeFreed() {

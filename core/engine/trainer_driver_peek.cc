@@ -1,6 +1,7 @@
 // Reading another member's model, and leaving a training.
 #include <utility>
 
+#include "core/engine/far_window.h"
 #include "core/engine/trainer_driver.h"
 #include "core/engine/trainer_driver_lock.h"
 #include "core/engine/trainer_pairs.h"
@@ -10,15 +11,35 @@
 namespace covey {
 
 std::unique_ptr<TrainerWindow> TrainerDriver::LeaveAll() {
+  if (window_ != nullptr) window_->Leave();  // which shows what rounds have
   for (const auto& [from, rounds] : rounds_) rounds->Leave();
   for (const auto& [from, pairs] : pairs_) pairs->Leave();
-  if (window_ != nullptr) window_->Leave();
   return std::move(window_);
+}
+
+Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, Seen* seen) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  const auto pairs = pairs_.find(trainer_.part());
+  const bool is_far = window_ != nullptr && window_->IsFar();
+  const bool asks = is_far && member != ToInt(options_.group->my_index);
+  seen->version = trainer_.version();
+  if (pairs != pairs_.end() && (window_ == nullptr || is_far))
+    seen->state = pairs->second->Peek(member, nullptr).state;
+  // A question for the model is one for the version, too.
+  else if (window_ != nullptr && !(asks && !parameters.empty()))
+    seen->state = window_->Look(member, {}, &seen->version);
+  if (parameters.empty()) return Status::Ok();
+  // Looks for a model that is on its way write nothing.
+  const auto copy = std::make_unique_for_overwrite<std::byte[]>(layout_.length_bytes());
+  RETURN_IF_ERROR(PeekModel(member, {copy.get(), layout_.length_bytes()}, seen));
+  if (seen->state == WindowState::kWhole) layout_.CopyOut(copy.get(), parameters);
+  return Status::Ok();
 }
 
 Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen* seen) {
   const auto pairs = pairs_.find(trainer_.part());
-  const TrainerRounds* rounds = RoundsOf(trainer_.part());
+  TrainerRounds* rounds = RoundsOf(trainer_.part());
   const bool is_of_all = window_ != nullptr && IsOfAll(trainer_);
   const bool has_models = rounds != nullptr && rounds->has_models();
   if (pairs == pairs_.end() && !has_models && !is_of_all)
@@ -30,22 +51,33 @@ Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen
     if (seen->state == WindowState::kChanging) window_->Want(member);
     return Status::Ok();
   }
-  bool is_whole = false;
-  if (has_models) {
-    RoundsPort::Seen published;
-    RETURN_IF_ERROR(rounds->Peek(member, model, &published));
-    seen->step = published.step;
-    seen->is_superseded = published.superseded;
-    is_whole = published.whole;
-  } else {
-    const PairsPort::Seen handed_in = pairs->second->Peek(member, model.data());
-    seen->state = handed_in.state;
-    seen->is_superseded = window_ != nullptr ? window_->IsBehind(member) : handed_in.is_behind;
-    if (window_ == nullptr) seen->version = handed_in.version;
+  if (has_models) return PeekPublished(rounds, member, model, seen);
+  const bool sees_marks = window_ != nullptr && !window_->IsFar();
+  const PairsPort::Seen handed_in = pairs->second->Peek(member, model.data());
+  seen->state = handed_in.state;
+  seen->is_superseded = sees_marks ? window_->IsBehind(member) : handed_in.is_behind;
+  if (!sees_marks) seen->version = handed_in.version;
+  return Status::Ok();
+}
+
+Status TrainerDriver::PeekPublished(TrainerRounds* rounds, int32_t member,
+                                    std::span<std::byte> model, Seen* seen) {
+  const bool is_own = member == ToInt(options_.group->my_index);
+  if (window_ != nullptr && window_->IsFar() && !is_own) {
+    FarAnswer answer;
+    auto* window = static_cast<FarWindow*>(window_.get());
+    seen->state = window->LookAtPublished(member, trainer_.part(), model, &answer);
+    seen->version = answer.version;
+    seen->step = answer.step;
+    seen->is_superseded = rounds->HasSuperseded(answer.step);
     return Status::Ok();
   }
-  if (!is_whole) seen->state = WindowState::kChanging;
-  if (has_models && seen->step == 0) seen->state = WindowState::kNothing;
+  RoundsPort::Seen published;
+  RETURN_IF_ERROR(rounds->Peek(member, model, &published));
+  seen->step = published.step;
+  seen->is_superseded = published.superseded;
+  if (!published.whole) seen->state = WindowState::kChanging;
+  if (seen->step == 0) seen->state = WindowState::kNothing;
   return Status::Ok();
 }
 

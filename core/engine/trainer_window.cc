@@ -16,84 +16,83 @@ bool TrainerMark::IsBehind(uint64_t begun) const {
   return (exchanges - begun) % kCounted >= kCounted / 2;
 }
 
-// Its words are followed by one for each member, and by one for those that ask.
-size_t TrainerWindow::BlockBytes(int32_t members) {
-  return SeqLock::LengthBytes(1) + sizeof(uint64_t) * (static_cast<size_t>(members) + 1);
-}
-
-TrainerWindow::TrainerWindow(const Options& options) : options_(options) {
-  mark_.version = static_cast<uint64_t>(options.version);
-  Own().Open({});
-  Own().EndChange(mark_.Packed());  // A member that is lost has not closed it.
+TrainerWindow::TrainerWindow(const Own& own) : own_(own) {
+  mark_.version = static_cast<uint64_t>(own.version);
+  window().Open({});
+  window().EndChange(mark_.Packed());  // A member that is lost has not closed it.
   if (takes_copies()) OpenOdd();
-}
-
-SeqLock TrainerWindow::Own() const {
-  return WindowAt(options_.transport, options_.transport->rank(), options_.offset);
 }
 
 // The mark, and with it what lies there, if that is this rank's model.
 void TrainerWindow::Put(int64_t version) {
   mark_.version = static_cast<uint64_t>(version);
-  if (is_there_)
-    Own().EndChange(mark_.Packed());
-  else
-    Own().Tell(mark_.Packed());
+  if (!is_there_) return window().Tell(mark_.Packed());
+  window().EndChange(mark_.Packed());
+  OnEven();
 }
 
 void TrainerWindow::OpenOdd() {
-  const SeqLock::Span model{options_.transport->OffsetOf(options_.model, options_.length_bytes),
-                            options_.length_bytes};
-  Own().BeginChange();
-  Own().Open({&model, 1});
+  const SeqLock::Span model{static_cast<uint64_t>(own_.model - own_.base), own_.length_bytes};
+  window().BeginChange();
+  window().Open({&model, 1});
 }
 
 void TrainerWindow::Show(int64_t version) {
-  if (is_there_ || options_.model == nullptr || options_.is_copy) return;
+  const auto held = Hold();
+  if (is_there_ || own_.model == nullptr || own_.is_copy) return;
   OpenOdd();
   is_there_ = true;
   Put(version);
 }
 
 void TrainerWindow::ShowCopy(int64_t version) {
+  const auto held = Hold();
   is_there_ = true;
   Put(version);
 }
 
 void TrainerWindow::HideCopy() {
-  if (!options_.is_copy) return;
-  Begin();
+  const auto held = Hold();
+  if (!own_.is_copy) return;
+  Change();
   is_there_ = false;
 }
 
-bool TrainerWindow::IsWanted() const {
+bool TrainerWindow::IsWanted() {
+  const auto held = Hold();
   // train-T23: a copy is made for those that ask.
-  return takes_copies() &&
-         options_.transport->words()->Load(WantedAt(ToInt(options_.group->my_index))) != 0;
+  return takes_copies() && own_.words->Load(WantedAt()) != 0;
 }
 
 void TrainerWindow::ClearWanted() {
-  options_.transport->words()->Store(WantedAt(ToInt(options_.group->my_index)), 0);
+  const auto held = Hold();
+  own_.words->Store(WantedAt(), 0);
 }
 
-void TrainerWindow::Want(int32_t member) {
-  options_.transport->words()->Store(WantedAt(member), 1);
+void TrainerWindow::Change() {
+  if (is_there_) window().BeginChange();
 }
 
 void TrainerWindow::Begin() {
-  if (is_there_) Own().BeginChange();
+  const auto held = Hold();
+  Change();
 }
 
-void TrainerWindow::End(int64_t version) { Put(version); }
+void TrainerWindow::End(int64_t version) {
+  const auto held = Hold();
+  Put(version);
+}
 
 void TrainerWindow::Wait() {
+  const auto held = Hold();
   mark_.waits = true;
   Put(static_cast<int64_t>(mark_.version));
 }
 
 void TrainerWindow::EndWait(bool has_mean) {
+  const auto held = Hold();
   if (!mark_.waits) return;
-  Begin();
+  Change();
   mark_.waits = false;
   if (has_mean)
     ++mark_.exchanges;
@@ -102,79 +101,27 @@ void TrainerWindow::EndWait(bool has_mean) {
 }
 
 void TrainerWindow::CountMean() {
-  Begin();
+  const auto held = Hold();
+  Change();
   ++mark_.exchanges;
   Put(static_cast<int64_t>(mark_.version));
 }
 
 void TrainerWindow::Tell(int64_t version, bool is_there) {
+  const auto held = Hold();
   if (!is_there) {
-    Begin();
+    Change();
     is_there_ = false;
   }
   if (mark_.version == static_cast<uint64_t>(version)) return;
-  Begin();
+  Change();
   Put(version);
 }
 
-void TrainerWindow::Hide() { Own().Close(); }
-
-WindowState TrainerWindow::Look(int32_t member, std::span<std::byte> model,
-                                int64_t* version) const {
-  const auto index = static_cast<size_t>(member);
-  void* const to[] = {model.data()};
-  const uint64_t lengths_bytes[] = {model.size()};
-  const size_t spans = model.empty() ? 0 : 1;
-  const uint64_t begun = mark_.exchanges + (mark_.waits ? 1 : 0);
-  uint64_t packed = 0;
-  LookAtWindow(options_.transport, options_.group->members[index], offsets_[index], {}, {},
-               &packed);
-  // train-T19: what may be written now is not read.
-  const TrainerMark before = TrainerMark::Unpacked(packed);
-  if (spans > 0 && before.waits && before.IsBehind(begun)) {
-    *version = static_cast<int64_t>(before.version);
-    return WindowState::kChanging;
-  }
-  const WindowState state =
-      LookAtWindow(options_.transport, options_.group->members[index], offsets_[index], {to, spans},
-                   {lengths_bytes, spans}, &packed);
-  const TrainerMark mark = TrainerMark::Unpacked(packed);
-  *version = static_cast<int64_t>(mark.version);
-  if (model.empty()) return state == WindowState::kNothing ? WindowState::kWhole : state;
-  // train-T19: where this rank has come, too, that memory may be written.
-  const bool may_be_written = state == WindowState::kWhole && mark.waits && mark.IsBehind(begun);
-  return may_be_written ? WindowState::kChanging : state;
-}
-
-bool TrainerWindow::IsBehind(int32_t member) const {
-  const auto index = static_cast<size_t>(member);
-  uint64_t packed = 0;
-  LookAtWindow(options_.transport, options_.group->members[index], offsets_[index], {}, {},
-               &packed);
-  return TrainerMark::Unpacked(packed).IsBehind(mark_.exchanges);
-}
-
-uint64_t* TrainerWindow::LeftAt(int32_t member, int32_t of) const {
-  const auto index = static_cast<size_t>(of);
-  std::byte* block = options_.transport->Base(options_.group->members[index]) + offsets_[index];
-  return reinterpret_cast<uint64_t*>(block + SeqLock::LengthBytes(1)) + member;
-}
-
-void TrainerWindow::Leave() {
-  Hide();
-  const int32_t self = ToInt(options_.group->my_index);
-  for (int32_t of = 0; of < options_.group->size(); ++of)
-    if (of != self) options_.transport->words()->Store(LeftAt(self, of), 1);
-}
-
-bool TrainerWindow::HaveAllLeft() const {
-  const int32_t self = ToInt(options_.group->my_index);
-  for (int32_t member = 0; member < options_.group->size(); ++member) {
-    const Rank rank = options_.group->members[static_cast<size_t>(member)];
-    if (member == self || options_.transport->IsLost(rank)) continue;
-    if (options_.transport->words()->Load(LeftAt(member, self)) == 0) return false;
-  }
-  return true;
+void TrainerWindow::Hide() {
+  const auto held = Hold();
+  window().Close();
+  OnEven();
 }
 
 }  // namespace covey

@@ -28,8 +28,7 @@
 //    not change the word. It knows by their numbers: members count the exchanges that they have
 //    ended. No two are further apart than one, so the mark has the number modulo 4.
 //
-// Its block of this rank's region goes back once no member can look at it any more: each says so in
-// a word of its own there.
+// How others look: core/engine/shared_window.h, core/engine/far_window.h.
 //
 // One thread at a time, but for Hide.
 #ifndef COVEY_CORE_ENGINE_TRAINER_WINDOW_H_
@@ -37,14 +36,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "core/base/tensor.h"
+#include "core/transport/seqlock.h"
 #include "core/transport/window.h"
 
 namespace covey {
+
+class ChannelMux;
 
 // How far a member is, packed into the version of its window.
 struct TrainerMark {
@@ -62,34 +63,41 @@ struct TrainerMark {
 
 class TrainerWindow {
  public:
-  struct Options {
-    Transport* transport = nullptr;  // that has words, and outlives it
-    const Group* group = nullptr;
-    uint64_t offset = 0;               // of BlockBytes in this rank's region, zero
-    const std::byte* model = nullptr;  // in this rank's region; null: there is none to be seen
+  // What this rank's window lies on.
+  struct Own {
+    SharedAtomics* words = nullptr;
+    uint64_t* at = nullptr;            // OwnBytes, zero
+    const std::byte* base = nullptr;   // offsets of the window's memory begin here
+    const std::byte* model = nullptr;  // null: there is none to be seen
     bool is_copy = false;              // it is trained elsewhere
     size_t length_bytes = 0;           // of each member's model
     int64_t version = 0;
   };
+  // Those of the window, and one for those that ask.
+  static constexpr size_t kOwnBytes = SeqLock::LengthBytes(1) + sizeof(uint64_t);
 
-  static size_t BlockBytes(int32_t members);
-
-  explicit TrainerWindow(const Options& options);
+  explicit TrainerWindow(const Own& own);
+  virtual ~TrainerWindow() = default;
   TrainerWindow(const TrainerWindow&) = delete;
 
-  uint64_t offset() const { return options_.offset; }
-  // Before Look and Leave: the offsets of all members' blocks, by index.
-  void Meet(std::vector<uint64_t> offsets) { offsets_ = std::move(offsets); }
+  // What the members agree on, of each: to be met before Look and Leave.
+  virtual uint64_t place() const = 0;
+  virtual void Meet(std::vector<uint64_t> places) = 0;
+  // Whether looks are questions, which the member answers: by messages, from Join until Part. With
+  // the progress lock.
+  virtual bool IsFar() const { return false; }
+  virtual void Join(ChannelMux*) {}
+  virtual void Part(ChannelMux*) {}
 
   // ---- This rank's.
   // The model lies there from now on.
   void Show(int64_t version);
   // A copy of the model lies there now, until HideCopy.
-  bool takes_copies() const { return options_.is_copy && options_.model != nullptr; }
+  bool takes_copies() const { return own_.is_copy && own_.model != nullptr; }
   void ShowCopy(int64_t version);
   void HideCopy();
   // Whether a member has asked for it since the last ClearWanted.
-  bool IsWanted() const;
+  bool IsWanted();
   void ClearWanted();
   // Brackets each change; Begin may come more than once.
   void Begin();
@@ -108,27 +116,36 @@ class TrainerWindow {
   // ---- Of any member.
   // Copies its model, if there is one to be seen of one moment; empty: only looks, also while it is
   // being changed. *version as the member has said last, 0 if it has closed or is lost.
-  WindowState Look(int32_t member, std::span<std::byte> model, int64_t* version) const;
+  virtual WindowState Look(int32_t member, std::span<std::byte> model, int64_t* version) = 0;
   // Asks for it, where it is trained elsewhere.
-  void Want(int32_t member);
-
-  // Whether this rank has ended an exchange of models that the member has not.
-  bool IsBehind(int32_t member) const;
+  virtual void Want(int32_t member) = 0;
+  // Whether this rank has ended an exchange of models that the member has not. REQUIRES: !IsFar().
+  virtual bool IsBehind(int32_t member) = 0;
 
   // This rank has closed its training: it looks at no other again.
-  void Leave();
-  // Whether all have, but for those that are lost: the block can go back.
-  bool HaveAllLeft() const;
+  virtual void Leave() = 0;
+  // Whether all have, but for those that are lost: what the window lies on can go back.
+  virtual bool HaveAllLeft() = 0;
+
+ protected:
+  // Around each of the calls above that is this rank's.
+  virtual std::unique_lock<std::mutex> Hold() { return {}; }
+  // Within it: the window is even, or closed.
+  virtual void OnEven() {}
+
+  SeqLock window() const { return {own_.at, own_.words}; }
+  uint64_t* WantedAt() const { return own_.at + SeqLock::LengthBytes(1) / sizeof(uint64_t); }
+  // The exchanges that this rank has begun.
+  uint64_t begun() const { return mark_.exchanges + (mark_.waits ? 1 : 0); }
+  const TrainerMark& mark() const { return mark_; }
+  const Own& own() const { return own_; }
 
  private:
   void OpenOdd();
+  void Change();
   void Put(int64_t version);
-  SeqLock Own() const;
-  uint64_t* LeftAt(int32_t member, int32_t of) const;
-  uint64_t* WantedAt(int32_t of) const { return LeftAt(options_.group->size(), of); }
 
-  const Options options_;
-  std::vector<uint64_t> offsets_;
+  const Own own_;
   TrainerMark mark_;
   bool is_there_ = false;  // what lies there is this rank's model
 };

@@ -110,7 +110,12 @@ class RoundsPort {
     bool whole = false;
     bool superseded = false;
   };
+  // Where members share no memory only that of this rank, others kUnsupported.
   virtual Status Peek(int32_t member, std::span<void* const> to, Seen* seen) = 0;
+  // Models: whether a version of all has come after the model of this step, of any member.
+  bool HasSuperseded(uint64_t step) {
+    return step > 0 && memory_.models().HasSuperseded(step, executed());
+  }
   bool has_models() const { return memory_.models().on(); }
   bool IsOfAll(uint64_t version) const { return memory_.models().IsSync(version); }
   // Whether a version waits for all members, for max_wait at most.

@@ -90,6 +90,8 @@ class Replica final : public Versions, public EpochEnd {
   void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
   void Begin();
   uint64_t OfferAgain(std::span<const double> hypers);
+  // The model that was published last; null: none.
+  const Contributions::Pending* published() const { return pending_.model(); }
   void EndWith(uint64_t version) override;
   // Between two steps; and that it does: nothing happens if it is not asked any more.
   bool IsAsked(uint64_t applied, Time now) override;

@@ -91,11 +91,20 @@ uint64_t ReplicaPort::OfferAgain(std::span<const double> hypers) {
   return step;
 }
 
-Status ReplicaPort::Peek(int32_t, std::span<void* const>, Seen*) {
-  return Status::Unsupported("the models of '" + bundle_.name +
-                             "' lie in memory of other hosts, where this rank cannot look at them: "
-                             "ask for exact=True, for "
-                             "which all ranks come together");
+Status ReplicaPort::Peek(int32_t member, std::span<void* const> to, Seen* seen) {
+  if (member != bundle_.options.self)
+    return Status::Unsupported("the models of '" + bundle_.name +
+                               "' lie in memory of other hosts, where this rank cannot look at "
+                               "them: their ranks have to be asked");
+  const std::lock_guard lock(mutex_);
+  seen->whole = true;
+  const Contributions::Pending* own = replica_->published();
+  if (own == nullptr) return Status::Ok();
+  seen->step = own->content.last;
+  seen->superseded = memory_.models().HasSuperseded(seen->step, replica_->executed());
+  for (size_t i = 0; i < to.size(); ++i)
+    std::memcpy(to[i], own->sum.data() + layout().offsets_bytes()[i], layout().lengths_bytes()[i]);
+  return Status::Ok();
 }
 
 bool ReplicaPort::IsAsked(uint64_t applied, uint64_t* unused) {

@@ -43,7 +43,7 @@ class SeqLock {
     kClosed,
   };
 
-  static size_t LengthBytes(size_t spans) { return sizeof(uint64_t) * (3 + 2 * spans); }
+  static constexpr size_t LengthBytes(size_t spans) { return sizeof(uint64_t) * (3 + 2 * spans); }
 
   // `at` is where its words lie here, zero at first; both outlive it.
   SeqLock(uint64_t* at, SharedAtomics* words) : at_(at), words_(words) {}

@@ -39,14 +39,13 @@ def consensus(
             have then.
         timeout: seconds to look again at a rank whose model is being changed. Where a rank's model
             is its own between two exchanges (``local``, ``dpsgd``), others get it at the end of its
-            step, or while it is in here itself.
+            step, or while it is in here itself. Ranks of other hosts are asked, and have so long to
+            answer.
 
     Yields:
         A ``Consensus``: ``distance``, ``norm``, ``ages``, ``missing``.
 
     Raises:
-        Unsupported: (a ValueError) the ranks share no memory, do not average in pairs (``adpsgd``,
-            ``swarm``), and it is not ``exact``.
         CoveyError: with ``exact``: a rank is gone.
 
     Example:
@@ -105,8 +104,6 @@ def mean_of_models(
         timeout: seconds to look again at a rank whose model is being changed.
 
     Raises:
-        Unsupported: (a ValueError) the ranks share no memory, do not average in pairs (``adpsgd``,
-            ``swarm``), and it is not ``exact``.
         CoveyError: with ``exact``: a rank is gone.
     """
     zeros = [numpy.zeros(array.shape) for array in training.model]
@@ -147,7 +144,11 @@ def _of_seen(
     trainer, own = training.trainer, state.require().rank
     is_together = how.payload == GRADIENTS and not how.in_rounds
     seen = {
-        rank: Seen(position.version) if is_together or rank == own else version_of(trainer, rank)
+        rank: (
+            Seen(position.version)
+            if is_together or rank == own
+            else version_of(trainer, rank, timeout)
+        )
         for rank in training.group.ranks
     }
     if is_together or (how.in_rounds and how.payload != MODEL):

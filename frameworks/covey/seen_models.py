@@ -4,8 +4,9 @@ payload              the model of a rank that others see
 gradients            replicas are equal at equal version: any rank's own; how far the others are
 model, all together  where it lies while the rank trains: others can read that
 model, in rounds     that which it has published last
-model, in pairs      that which it has handed in last, with what others have made of it since; ranks
-                     that share no memory with it ask for it
+model, in pairs      that which it has handed in last, with what others have made of it since
+
+Where ranks share no memory they ask for it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,11 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Sequence
 
-from covey.errors import Unsupported
+from covey import trainer_handle
 from covey.method import Plan
 from covey.trainer_handle import ASKED, CHANGING, CLOSED, LOST, NOTHING, WHOLE, TrainerHandle
 
 _PAUSE_S = 0.0002  # Before a model that is being changed is looked at again.
-_SHARED = (
-    "ranks that share no memory can be read in pairs alone: all of them call consensus(exact=True)"
-)
 _ELSEWHERE = (
     "its model lies where others cannot read it: on a device, in memory of its framework, or "
     "beyond COVEY_ARENA_BYTES"
@@ -42,21 +40,21 @@ class Seen(NamedTuple):
     why: str = ""
 
 
-def version_of(trainer: TrainerHandle, rank: int) -> Seen:
-    """How far another rank is."""
-    try:
+def version_of(trainer: TrainerHandle, rank: int, timeout: float) -> Seen:
+    """How far another rank is. Waits for its answer for so many seconds at most, where it has to be
+    asked."""
+    deadline = time.monotonic() + timeout
+    while True:
         seen = trainer.look(rank)
-    except Unsupported as reason:
-        return Seen(why=str(reason))
-    return Seen(seen.version, "" if seen.state == CHANGING else _WHY.get(seen.state, ""))
+        if seen.state != ASKED:
+            return Seen(seen.version, "" if seen.state == CHANGING else _WHY.get(seen.state, ""))
+        if time.monotonic() > deadline:
+            return Seen(why=_SILENT)
+        time.sleep(_PAUSE_S)
 
 
 class SeenModels:
-    """The models of a trainer's ranks.
-
-    Raises:
-        Unsupported: (a ValueError) the ranks share no memory, and do not average in pairs.
-    """
+    """The models of a trainer's ranks."""
 
     def __init__(
         self, trainer: TrainerHandle, own: int, plan: Plan, has_mean: bool,
@@ -69,10 +67,6 @@ class SeenModels:
                 in it has it, too, also where others see only the model it brought along.
             copy_own: copies this rank's model to where the others' are read to.
         """
-        try:
-            trainer.look(own)
-        except Unsupported:
-            raise Unsupported(_SHARED) from None
         self._trainer, self._own, self._plan = trainer, own, plan
         self._has_mean, self._copy_own = has_mean, copy_own
         self._is_asked = False
@@ -95,9 +89,16 @@ class SeenModels:
             return self._handed_in(rank, to)
         return (self._published if self._plan.in_rounds else self._in_place)(rank, to)
 
+    def _look_at(self, rank: int, to: Sequence[int]) -> trainer_handle.Seen:
+        seen = self._trainer.look(rank, to)
+        self._is_asked = seen.state == ASKED
+        return seen
+
     def _published(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
         own_step = self._trainer.look(self._own, to).step if self._has_mean else -1
-        seen = self._trainer.look(rank, to)
+        seen = self._look_at(rank, to)
+        if seen.state == ASKED:
+            return None
         if seen.step == own_step or (seen.step == 0 and rank == self._own):
             self._copy_own()
             return Seen(seen.step)
@@ -108,8 +109,7 @@ class SeenModels:
         return Seen(seen.step) if seen.state == WHOLE else None
 
     def _handed_in(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
-        seen = self._trainer.look(rank, to)
-        self._is_asked = seen.state == ASKED
+        seen = self._look_at(rank, to)
         if seen.state in (CLOSED, LOST):
             return Seen(why=_WHY[seen.state])
         if seen.is_superseded:
@@ -118,7 +118,7 @@ class SeenModels:
         return Seen(seen.version) if seen.state == WHOLE else None
 
     def _in_place(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
-        seen = self._trainer.look(rank, to)
+        seen = self._look_at(rank, to)
         if seen.state == WHOLE:
             return Seen(seen.version)
         if seen.state == NOTHING and seen.version > 0:  # Else it has not begun yet.

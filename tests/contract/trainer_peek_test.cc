@@ -1,12 +1,14 @@
 // Goal: any rank sees any other one's model of one moment, and how far it is, or is told why not,
 // while that one trains, waits, or has closed.
-// Method: ranks as threads over real memory, models in place, looks at each point of a step; whole
-// numbers, so that models are compared bit for bit.
+// Method: ranks as threads over real memory, and over a network, models in place, looks at each
+// point of a step; whole numbers, so that models are compared bit for bit.
 #include <gtest/gtest.h>
 
 #include <barrier>
 #include <memory>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "core/api/covey_trainer.h"
@@ -22,14 +24,20 @@ struct Student : Adapter {
 
   covey_seen_state See(int rank) {
     void* to[] = {head.data(), middle.data(), tail.data()};
-    EXPECT_EQ(Peek(rank, to), COVEY_OK) << error.message;
-    return seen.state;
+    return Ask(rank, to);
   }
   // Of a look that copies nothing.
   int64_t VersionOf(int rank) {
-    EXPECT_EQ(Peek(rank, nullptr), COVEY_OK) << error.message;
-    EXPECT_EQ(seen.state, COVEY_SEEN_WHOLE);
+    EXPECT_EQ(Ask(rank, nullptr), COVEY_SEEN_WHOLE);
     return seen.version;
+  }
+  // Looks until an answer is there.
+  covey_seen_state Ask(int rank, void* const* to) {
+    do {
+      EXPECT_EQ(Peek(rank, to), COVEY_OK) << error.message;
+      std::this_thread::yield();
+    } while (seen.state == COVEY_SEEN_ASKED);
+    return seen.state;
   }
   // Whether each number of what was seen is this one.
   bool HasSeen(double number) const {
@@ -51,9 +59,12 @@ double OwnAfter(int rank, int64_t steps) {
   return model;
 }
 
-TEST(TrainerPeekTest, ARankInLocalStepsIsSeenAsItsLastUpdateHasLeftIt) {
+class TrainerPeekAnywhereTest : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, TrainerPeekAnywhereTest, testing::Values("", kOverNetwork));
+
+TEST_P(TrainerPeekAnywhereTest, ARankInLocalStepsIsSeenAsItsLastUpdateHasLeftIt) {
   std::barrier all(3);
-  RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {
+  RunRanks(3, GetParam(), [&](int rank, covey_runtime*& runtime) {
     Student student(rank, runtime);
     ASSERT_EQ(student.Open("local:H=100"), COVEY_OK) << student.error.message;
     all.arrive_and_wait();
@@ -86,9 +97,9 @@ TEST(TrainerPeekTest, ARankInLocalStepsIsSeenAsItsLastUpdateHasLeftIt) {
   });
 }
 
-TEST(TrainerPeekTest, AModelThatIsNotInPlaceIsNotSeen) {
+TEST_P(TrainerPeekAnywhereTest, AModelThatIsNotInPlaceIsNotSeen) {
   std::barrier both(2);
-  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+  RunRanks(2, GetParam(), [&](int rank, covey_runtime*& runtime) {
     Student student(rank, runtime);
     student.in_place = rank == 0;
     ASSERT_EQ(student.Open("local:H=100"), COVEY_OK) << student.error.message;
@@ -260,13 +271,14 @@ TEST(TrainerPeekTest, ARankThatWaitsIsSeenByOneThatHasNotComeAndByNoOther) {
   }
 }
 
-class TrainerPeekMethodsTest : public testing::TestWithParam<const char*> {};
+class TrainerPeekMethodsTest : public testing::TestWithParam<std::tuple<const char*, const char*>> {
+};
 
 TEST_P(TrainerPeekMethodsTest, VersionsAreKnownInEveryPart) {
-  const std::string method = GetParam();
+  const std::string method = std::get<1>(GetParam());
   std::barrier all(3);
   std::vector<int64_t> versions(3);
-  RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {
+  RunRanks(3, std::get<0>(GetParam()), [&](int rank, covey_runtime*& runtime) {
     Student student(rank, runtime);
     student.in_place = rank < 2;
     ASSERT_EQ(student.Open(method.c_str()), COVEY_OK) << student.error.message;
@@ -291,14 +303,13 @@ TEST_P(TrainerPeekMethodsTest, VersionsAreKnownInEveryPart) {
 
 TEST_P(TrainerPeekMethodsTest, ARankThatHasHiddenOrClosedIsNotSeen) {
   std::barrier both(2);
-  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+  RunRanks(2, std::get<0>(GetParam()), [&](int rank, covey_runtime*& runtime) {
     auto student = std::make_unique<Student>(rank, runtime);
-    ASSERT_EQ(student->Open(GetParam()), COVEY_OK) << student->error.message;
+    ASSERT_EQ(student->Open(std::get<1>(GetParam())), COVEY_OK) << student->error.message;
     ASSERT_EQ(student->Step(0), COVEY_OK) << student->error.message;
     if (rank == 0) covey_trainer_hide(runtime, student->trainer);
     both.arrive_and_wait();
-    ASSERT_EQ(student->Peek(0, nullptr), COVEY_OK) << student->error.message;
-    EXPECT_EQ(student->seen.state, COVEY_SEEN_CLOSED);
+    EXPECT_EQ(student->Ask(0, nullptr), COVEY_SEEN_CLOSED);
     EXPECT_EQ(student->VersionOf(1), 1);
     both.arrive_and_wait();
     EXPECT_EQ(student->Step(1), COVEY_OK) << "it trains on: " << student->error.message;
@@ -308,8 +319,7 @@ TEST_P(TrainerPeekMethodsTest, ARankThatHasHiddenOrClosedIsNotSeen) {
     both.arrive_and_wait();
     if (rank == 0) {
       for (const int other : {0, 1}) {
-        ASSERT_EQ(student->Peek(other, nullptr), COVEY_OK) << student->error.message;
-        EXPECT_EQ(student->seen.state, COVEY_SEEN_CLOSED);
+        EXPECT_EQ(student->Ask(other, nullptr), COVEY_SEEN_CLOSED);
         void* to[] = {student->head.data(), student->middle.data(), student->tail.data()};
         if (student->Peek(other, to) == COVEY_OK) {
           EXPECT_EQ(student->seen.state, COVEY_SEEN_CLOSED);
@@ -320,13 +330,51 @@ TEST_P(TrainerPeekMethodsTest, ARankThatHasHiddenOrClosedIsNotSeen) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TrainerPeekMethodsTest,
-                         testing::Values("allreduce", "local:H=2", "dpsgd:topology=full,order=cwa",
-                                         "eager:admit=all,max_wait=60s", "diloco:H=2,admit=all",
-                                         "wagma:S=2,tau=2", "adpsgd", "local:H=2,codec=int8",
-                                         "allreduce:then=local@1:H=2,then=adpsgd@3"));
+constexpr auto kParts = {"allreduce",
+                         "local:H=2",
+                         "dpsgd:topology=full,order=cwa",
+                         "eager:admit=all,max_wait=60s",
+                         "diloco:H=2,admit=all",
+                         "wagma:S=2,tau=2",
+                         "local:H=2,codec=int8"};
+INSTANTIATE_TEST_SUITE_P(Shared, TrainerPeekMethodsTest,
+                         testing::Combine(testing::Values(""), testing::ValuesIn(kParts)));
+INSTANTIATE_TEST_SUITE_P(
+    Pairs, TrainerPeekMethodsTest,
+    testing::Combine(testing::Values(""),
+                     testing::Values("adpsgd", "allreduce:then=local@1:H=2,then=adpsgd@3")));
+// Pairs tell their versions with their models there.
+INSTANTIATE_TEST_SUITE_P(Network, TrainerPeekMethodsTest,
+                         testing::Combine(testing::Values(kOverNetwork),
+                                          testing::ValuesIn(kParts)));
 
-TEST(TrainerPeekTest, WhereModelsAreNotExchangedOrMemoryIsNotSharedThereIsNoneToBeSeen) {
+TEST_P(TrainerPeekAnywhereTest, TheModelThatARankHasPublishedLastIsSeen) {
+  std::barrier all(3);
+  double published[3];
+  RunRanks(3, GetParam(), [&](int rank, covey_runtime*& runtime) {
+    Student student(rank, runtime);
+    ASSERT_EQ(student.Open("wagma:S=3,tau=100"), COVEY_OK) << student.error.message;
+    EXPECT_EQ(student.See(1), COVEY_SEEN_NOTHING) << "none has been published";
+    all.arrive_and_wait();
+    for (int64_t step = 0; step < 3; ++step) {
+      published[rank] = student.model[1][0] - GradientOf(rank, step);
+      ASSERT_EQ(student.Step(step), COVEY_OK) << student.error.message;
+      all.arrive_and_wait();
+      for (int other = 0; other < 3; ++other) {
+        EXPECT_EQ(student.See(other), COVEY_SEEN_WHOLE);
+        EXPECT_EQ(student.middle, std::vector<double>(70000, published[other]))
+            << other << " by " << rank;
+        EXPECT_EQ(student.seen.step, step + 1);
+        EXPECT_EQ(student.seen.superseded, 0);
+      }
+      all.arrive_and_wait();
+    }
+    ASSERT_EQ(student.Finish(), COVEY_OK) << student.error.message;
+    all.arrive_and_wait();
+  });
+}
+
+TEST(TrainerPeekTest, WhereModelsAreNotExchangedThereIsNoneToBeSeen) {
   for (const char* method : {"allreduce", "eager:admit=all,max_wait=60s", "diloco:H=2"}) {
     std::barrier both(2);
     RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
@@ -338,12 +386,6 @@ TEST(TrainerPeekTest, WhereModelsAreNotExchangedOrMemoryIsNotSharedThereIsNoneTo
       both.arrive_and_wait();
     });
   }
-  RunRanks(2, kOverNetwork, [&](int rank, covey_runtime*& runtime) {
-    Student student(rank, runtime);
-    ASSERT_EQ(student.Open("local:H=100"), COVEY_OK) << student.error.message;
-    ASSERT_EQ(student.Step(0), COVEY_OK) << student.error.message;
-    EXPECT_EQ(student.Peek(1, nullptr), COVEY_UNSUPPORTED);
-  });
   RunRanks(1, "", [](int rank, covey_runtime*& runtime) {
     Student student(rank, runtime);
     ASSERT_EQ(student.Open("local:H=2"), COVEY_OK) << student.error.message;

@@ -38,8 +38,6 @@ def consensus(
     Raises:
         InvalidArgument: (a ValueError) no DistributedOptimizer has trained this model yet; within
             a tf.function.
-        Unsupported: (a ValueError) ranks that share no memory train in rounds: all call it with
-            ``exact=True``.
         CoveyError: with ``exact``: a rank is gone.
 
     Example:

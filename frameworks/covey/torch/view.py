@@ -70,7 +70,8 @@ def consensus(
         exact: all ranks call it, after equally many steps (with ``eager`` after ``finish()``), and
             get the mean of exactly what they have then, with the same bits on each.
         timeout: seconds to look again at a rank whose model is being changed; then it is in
-            ``missing``. That comes up with ``local``: a rank that was stopped in its update.
+            ``missing``. That comes up with ``local``: a rank that was stopped in its update. Ranks
+            of other hosts are asked, and have so long to answer.
 
     Yields:
         A :class:`Consensus`: ``distance``, ``norm``, ``ages``, ``missing``.
@@ -78,8 +79,6 @@ def consensus(
     Raises:
         InvalidArgument: (a ValueError) no DistributedOptimizer trains a parameter of ``model``, or
             it is within another ``consensus`` of the same.
-        Unsupported: (a ValueError) ranks that share no memory train in rounds: all call it with
-            ``exact=True``.
         CoveyError: with ``exact``: a rank is gone.
 
     Example:
@@ -196,7 +195,7 @@ def _copy_own(plans: List[BucketPlan], to: List[torch.Tensor]) -> None:
             slot.view(flat).copy_(slot.parameter.data)
 
 
-def _versions_of(optimizer: Any) -> Dict[int, Seen]:
+def _versions_of(optimizer: Any, timeout: float) -> Dict[int, Seen]:
     progress, own = optimizer._covey_progress, state.require().rank
     if not progress.is_shared:
         return {own: Seen(progress.version)}
@@ -205,7 +204,7 @@ def _versions_of(optimizer: Any) -> Dict[int, Seen]:
         rank: (
             Seen(progress.version)
             if is_known or rank == own
-            else version_of(optimizer._covey_trainer, rank)
+            else version_of(optimizer._covey_trainer, rank, timeout)
         )
         for rank in optimizer._covey_options["process_set"].ranks
     }
@@ -218,7 +217,7 @@ def _mean_of_seen(
     """The mean of what can be read, and the mean square of the distances from it."""
     mean, progress = _Mean(plans), optimizer._covey_progress
     to = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
-    seen = _versions_of(optimizer)
+    seen = _versions_of(optimizer, timeout)
     if is_replicated(optimizer):
         _copy_replicated(optimizer, plans, to)
         mean.add(to)

@@ -6,6 +6,7 @@
 
 #include "core/agree/message.h"
 #include "core/base/config.h"
+#include "core/engine/far_window.h"
 #include "core/gossip/far_pairs.h"
 #include "core/replicated/channel_mux.h"
 #include "core/replicated/fragmenter.h"
@@ -86,6 +87,40 @@ TEST_F(DecodersTest, MessagesOfPairs) {
       pairs.TakeMessages();
     });
   }
+}
+
+// Questions and answers about models of other hosts.
+TEST_F(DecodersTest, Looks) {
+  constexpr size_t kLength = 64;
+  MonotonicClock clock;
+  Group group;
+  group.members = {Rank{0}, Rank{1}};
+  group.my_index = GroupIndex{0};
+  const Bytes model(kLength);
+  FarWindow window({.group = &group,
+                    .channel = 1,
+                    .driver = {.drive = {}, .kick = [] {}, .clock = &clock},
+                    .model = model.data(),
+                    .length_bytes = kLength});
+  window.Show(1);
+  const FarQuestion question{.wants_model = true};
+  const Bytes asks =
+      FarLook{.kind = FarLook::Kind::kAsk, .question = question, .answer = {}}.Head();
+  Bytes answers = FarLook{.kind = FarLook::Kind::kAnswer,
+                          .question = question,
+                          .answer = {.state = WindowState::kWhole, .version = 2}}
+                      .Head();
+  answers.resize(answers.size() + kLength);
+  Bytes seen(kLength);
+  int64_t version = 0;
+  // No message closes it: then nothing is asked any more.
+  Run({asks, answers}, 20'000, [&](const Bytes& bytes) {
+    FarLook look;
+    if (FarLook::Decode(bytes, &look) && look.kind == FarLook::Kind::kClosed) return;
+    window.OnMessage(1, Slice(bytes), 0);
+    if (rng_.Percent(20)) static_cast<void>(window.Look(1, seen, &version));
+    window.Advance(0, true);
+  });
 }
 
 TEST_F(DecodersTest, Messages) {

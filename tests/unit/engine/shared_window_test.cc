@@ -1,6 +1,6 @@
 // Goal: a look at a member's window gives a model of one moment, or the reason why not.
 // Method: two members in one process, each event of its table; marks by their rule.
-#include "core/engine/trainer_window.h"
+#include "core/engine/shared_window.h"
 
 #include <gtest/gtest.h>
 
@@ -31,18 +31,18 @@ TEST(TrainerMarkTest, IsPackedAndFollowsTheOthersByOneExchange) {
   }
 }
 
-class TrainerWindowTest : public testing::Test {
+class SharedWindowTest : public testing::Test {
  protected:
-  TrainerWindowTest() : network_({.size = 2}) {
+  SharedWindowTest() : network_({.size = 2}) {
     std::vector<uint64_t> offsets;
     for (int32_t i = 0; i < 2; ++i) {
       Transport& transport = network_.transport(Rank{i});
       groups_[i].members = {Rank{0}, Rank{1}};
       groups_[i].my_index = GroupIndex{i};
       model_[i] = transport.Base(Rank{i}) + transport.AllocShared(kBytes);
-      offsets.push_back(transport.AllocShared(TrainerWindow::BlockBytes(2)));
-      windows_[i] = std::make_unique<TrainerWindow>(
-          TrainerWindow::Options{.transport = &transport,
+      offsets.push_back(transport.AllocShared(SharedWindow::BlockBytes(2)));
+      windows_[i] = std::make_unique<SharedWindow>(
+          SharedWindow::Options{.transport = &transport,
                                  .group = &groups_[i],
                                  .offset = offsets.back(),
                                  .model = i == 0 ? model_[i] : nullptr,
@@ -72,12 +72,12 @@ class TrainerWindowTest : public testing::Test {
   InprocNetwork network_;
   Group groups_[2];
   std::byte* model_[2];
-  std::unique_ptr<TrainerWindow> windows_[2];
+  std::unique_ptr<SharedWindow> windows_[2];
   std::vector<std::byte> seen_ = std::vector<std::byte>(kBytes);
   int64_t version_ = -1;
 };
 
-TEST_F(TrainerWindowTest, BeforeItsModelIsThereARankTellsItsVersionAlone) {
+TEST_F(SharedWindowTest, BeforeItsModelIsThereARankTellsItsVersionAlone) {
   EXPECT_EQ(See(), WindowState::kNothing);
   EXPECT_EQ(VersionOf(0), 3);
   windows_[0]->Begin();
@@ -88,7 +88,7 @@ TEST_F(TrainerWindowTest, BeforeItsModelIsThereARankTellsItsVersionAlone) {
   EXPECT_EQ(See(), WindowState::kWhole);
 }
 
-TEST_F(TrainerWindowTest, WithoutAModelItTellsTheVersionAlways) {
+TEST_F(SharedWindowTest, WithoutAModelItTellsTheVersionAlways) {
   windows_[1]->Show(3);
   windows_[1]->Begin();
   EXPECT_EQ(See(1, 0), WindowState::kNothing);
@@ -98,7 +98,7 @@ TEST_F(TrainerWindowTest, WithoutAModelItTellsTheVersionAlways) {
   EXPECT_EQ(VersionOf(1), 4);
 }
 
-TEST_F(TrainerWindowTest, AModelIsNotSeenWhileItChanges) {
+TEST_F(SharedWindowTest, AModelIsNotSeenWhileItChanges) {
   windows_[0]->Show(3);
   windows_[0]->Begin();
   Write(1);
@@ -112,7 +112,7 @@ TEST_F(TrainerWindowTest, AModelIsNotSeenWhileItChanges) {
   EXPECT_EQ(seen_[kBytes - 1], std::byte{1});
 }
 
-TEST_F(TrainerWindowTest, ARankThatWaitsIsSeenByThoseThatHaveNotComeAlone) {
+TEST_F(SharedWindowTest, ARankThatWaitsIsSeenByThoseThatHaveNotComeAlone) {
   windows_[0]->Show(3);
   for (int round = 0; round < 5; ++round) {
     windows_[0]->Begin();
@@ -132,7 +132,7 @@ TEST_F(TrainerWindowTest, ARankThatWaitsIsSeenByThoseThatHaveNotComeAlone) {
   }
 }
 
-TEST_F(TrainerWindowTest, AnExchangeThatFailsIsNotCounted) {
+TEST_F(SharedWindowTest, AnExchangeThatFailsIsNotCounted) {
   windows_[0]->Show(3);
   Exchange(false);
   EXPECT_EQ(See(), WindowState::kWhole);
@@ -141,7 +141,7 @@ TEST_F(TrainerWindowTest, AnExchangeThatFailsIsNotCounted) {
   EXPECT_EQ(See(), WindowState::kWhole) << "it waits again, in the same one";
 }
 
-TEST_F(TrainerWindowTest, ARankWhoseModelIsElsewhereForAPartTellsItsVersionAlone) {
+TEST_F(SharedWindowTest, ARankWhoseModelIsElsewhereForAPartTellsItsVersionAlone) {
   windows_[0]->Show(3);
   windows_[0]->Tell(3, true);
   EXPECT_EQ(See(), WindowState::kWhole);
@@ -157,7 +157,7 @@ TEST_F(TrainerWindowTest, ARankWhoseModelIsElsewhereForAPartTellsItsVersionAlone
   EXPECT_EQ(version_, 6);
 }
 
-TEST_F(TrainerWindowTest, WhatIsHiddenStaysSo) {
+TEST_F(SharedWindowTest, WhatIsHiddenStaysSo) {
   windows_[0]->Show(3);
   windows_[0]->Begin();
   windows_[0]->Hide();
@@ -168,7 +168,7 @@ TEST_F(TrainerWindowTest, WhatIsHiddenStaysSo) {
   EXPECT_EQ(windows_[1]->Look(0, {}, &version_), WindowState::kClosed);
 }
 
-TEST_F(TrainerWindowTest, ABlockGoesBackOnceAllHaveLeft) {
+TEST_F(SharedWindowTest, ABlockGoesBackOnceAllHaveLeft) {
   windows_[0]->Leave();
   EXPECT_FALSE(windows_[0]->HaveAllLeft());
   EXPECT_EQ(See(), WindowState::kClosed);
