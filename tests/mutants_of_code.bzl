@@ -166,7 +166,10 @@ CODE_MUTANTS = {
         ["ops/transports/shm_words.cc"],
         "*RoundsTest.WithAll*/*:*/PairsTest.*:ShmWordsTest.ARing*",
     ),
-    "train_answer_of_before_is_taken": (["core/engine/far_window.cc"], "FarWindowTest.AnAnswerFrom*"),
+    "train_answer_of_before_is_taken": (
+        ["core/engine/far_window.cc"],
+        "FarWindowTest.AnAnswerFrom*",
+    ),
     "train_any_number_counts": (["core/train/trainer.cc"], "TrainerTest.WrongCalls*"),
     "train_kept_progress_is_not_offered": (
         ["core/train/round_part.cc"],

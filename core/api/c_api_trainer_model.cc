@@ -91,9 +91,11 @@ bool AllocateWindow(const Use& use, const covey_trainer_config& config, size_t l
       config.in_place != 0 || config.copies != 0 ? memory.model.get() : nullptr;
   if (group->size() == 1) return true;
   if (transport.words() == nullptr) {
+    const ChannelDriver driver = use->Driver();
     *window = std::make_unique<FarWindow>(FarWindow::Options{.group = group,
                                                              .channel = use->NewChannel(),
-                                                             .driver = use->Driver(),
+                                                             .kick = driver.kick,
+                                                             .clock = driver.clock,
                                                              .model = model,
                                                              .is_copy = config.in_place == 0,
                                                              .length_bytes = length_bytes,

@@ -1,5 +1,5 @@
-// A look at the model of a member that shares no memory, as data and as bytes: the question, and the
-// member's answer.
+// A look at the model of a member that shares no memory, as data and as bytes: the question, and
+// the member's answer.
 //
 //   message   from, to       says
 //   kAsk      rank, member   show me your model, or say how far you are

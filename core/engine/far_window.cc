@@ -8,7 +8,7 @@ namespace covey {
 
 FarWindow::FarWindow(Options options)
     : TrainerWindow({.words = &words_,
-                     .at = reinterpret_cast<uint64_t*>(blocks_.Add(kOwnBytes)),
+                     .at = block_,
                      .base = options.model,
                      .model = options.model,
                      .is_copy = options.is_copy,
@@ -21,6 +21,11 @@ void FarWindow::AddRounds(int64_t part, Published published) {
   const std::lock_guard lock(mutex_);
   published_.emplace(part, std::move(published));
   if (AnswerAll()) Stir();
+}
+
+void FarWindow::DropRounds(int64_t part) {
+  const std::lock_guard lock(mutex_);
+  published_.erase(part);
 }
 
 // ---- This rank's looks --------------------------------------------------------------------------
@@ -56,7 +61,7 @@ void FarWindow::Ask(int32_t member, const FarQuestion& question, std::span<std::
   Member& of = At(member);
   *seen = {.state = of.is_closed ? WindowState::kClosed : WindowState::kLost};
   if (of.is_closed || of.is_lost) return;
-  const Time now = options_.driver.clock->Now();
+  const Time now = options_.clock->Now();
   const bool is_fresh = now - std::exchange(of.looked_at, now) <= kKept;
   // train-T24: memory that was at rest when the question was asked may be written by the answer.
   if (std::exchange(of.has_come, false) && is_fresh && of.question == question) {

@@ -10,9 +10,9 @@
 //   any      kClosed                             closed
 //   any      the member is lost                  lost
 //
-// The thread that drives the process's runtime answers, and the trainer's thread whenever the window
-// is even: a question for a model waits while that is being changed, or not made yet. A question
-// says which exchanges of models its rank has begun (train-T24).
+// The thread that drives the process's runtime answers, and the trainer's thread whenever its
+// window is even: a question for a model waits while that is being changed, or is not there yet. A
+// question says which exchanges of models its rank has begun (train-T24).
 //
 // Any thread, but for ChannelPort's functions: the holder of the progress lock.
 #ifndef COVEY_CORE_ENGINE_FAR_WINDOW_H_
@@ -25,27 +25,28 @@
 #include <span>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/engine/far_look.h"
 #include "core/engine/trainer_window.h"
 #include "core/replicated/channel_mux.h"
-#include "core/replicated/channel_waiters.h"
-#include "core/replicated/private_atomics.h"
+#include "core/transport/private_atomics.h"
 
 namespace covey {
 
-// What the window of this rank lies on, if no other member reads it there.
+// What the window of this rank lies on, where no other member reads it.
 class FarWindowMemory {
  protected:
   PrivateAtomics words_;
-  PrivateBlocks blocks_;
+  uint64_t block_[TrainerWindow::kOwnBytes / sizeof(uint64_t)] = {};
 };
 
 class FarWindow final : private FarWindowMemory, public TrainerWindow, public ChannelPort {
  public:
   struct Options {
-    const Group* group = nullptr;  // outlives the window
-    uint64_t channel = 0;          // of this rank
-    ChannelDriver driver;
+    const Group* group = nullptr;      // outlives the window
+    uint64_t channel = 0;              // of this rank
+    std::function<void()> kick;        // the runtime is to come soon
+    Clock* clock = nullptr;            // outlives the window
     const std::byte* model = nullptr;  // null: there is none to be seen
     bool is_copy = false;              // it is trained elsewhere
     size_t length_bytes = 0;           // of each member's model
@@ -64,8 +65,9 @@ class FarWindow final : private FarWindowMemory, public TrainerWindow, public Ch
   void Meet(std::vector<uint64_t> channels) override { channel_ = channels.front(); }
   void Join(ChannelMux* box) override { box->Open(channel_, options_.group, this); }
   void Part(ChannelMux* box) override { box->Close(channel_); }
-  // Those of the rounds that begin at version `part`, until Leave.
+  // Those of the rounds that begin at version `part`, until DropRounds or Leave.
   void AddRounds(int64_t part, Published published);
+  void DropRounds(int64_t part);
 
   WindowState Look(int32_t member, std::span<std::byte> model, int64_t* version) override;
   // The model that it has published last in those rounds.
@@ -102,7 +104,7 @@ class FarWindow final : private FarWindowMemory, public TrainerWindow, public Ch
   bool See(const FarQuestion& question, std::span<std::byte> model, FarAnswer* seen);
   bool SeePublished(const FarQuestion& question, std::span<std::byte> model, FarAnswer* seen);
   void Send(int32_t to, const FarLook& look, CountedBytes model = {});
-  void Stir() { options_.driver.kick(); }
+  void Stir() { options_.kick(); }
 
   const Options options_;
   uint64_t channel_ = 0;

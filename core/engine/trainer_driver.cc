@@ -334,6 +334,8 @@ bool TrainerDriver::EndExchange(Time callers, Status* status, StageResult* resul
   const Status fitness = publishes ? FitnessOf(*exchange_) : Status::Ok();
   TrainerRounds* rounds = RoundsOf(exchange_->part);
   const auto hypers = IsOwn(*rounds) ? std::span<const double>() : std::span<const double>(hypers_);
+  if (exchange_->stage == Stage::kLeave && window_ != nullptr && window_->IsFar())
+    static_cast<FarWindow*>(window_.get())->DropRounds(exchange_->part);
   if (!rounds->Perform(*exchange_, fitness, hypers, deadline, status, result)) return false;
   exchange_.reset();
   return true;

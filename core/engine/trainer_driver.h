@@ -165,8 +165,6 @@ class TrainerDriver {
   bool EndExchange(Time callers, Status* status, StageResult* result);
   TrainerRounds* RoundsOf(int64_t part);
   Status PeekModel(int32_t member, std::span<std::byte> model, Seen* seen);
-  Status PeekPublished(TrainerRounds* rounds, int32_t member, std::span<std::byte> model,
-                       Seen* seen);
   std::byte* Gradients();
   Status FitnessOf(const Trainer::Exchange& exchange);
 

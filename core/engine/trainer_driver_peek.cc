@@ -9,6 +9,30 @@
 #include "core/engine/trainer_window.h"
 
 namespace covey {
+namespace {
+
+// The model that a member has published last; `asked`: by its answers, in the rounds that begin at
+// version `part`; null: it is read.
+Status PeekPublished(FarWindow* asked, int64_t part, const TrainerRounds& rounds, int32_t member,
+                     std::span<std::byte> model, TrainerDriver::Seen* seen) {
+  if (asked != nullptr) {
+    FarAnswer answer;
+    seen->state = asked->LookAtPublished(member, part, model, &answer);
+    seen->version = answer.version;
+    seen->step = answer.step;
+    seen->is_superseded = rounds.HasSuperseded(answer.step);
+    return Status::Ok();
+  }
+  RoundsPort::Seen published;
+  RETURN_IF_ERROR(rounds.Peek(member, model, &published));
+  seen->step = published.step;
+  seen->is_superseded = published.superseded;
+  if (!published.whole) seen->state = WindowState::kChanging;
+  if (seen->step == 0) seen->state = WindowState::kNothing;
+  return Status::Ok();
+}
+
+}  // namespace
 
 std::unique_ptr<TrainerWindow> TrainerDriver::LeaveAll() {
   if (window_ != nullptr) window_->Leave();  // which shows what rounds have
@@ -39,7 +63,7 @@ Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, Se
 
 Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen* seen) {
   const auto pairs = pairs_.find(trainer_.part());
-  TrainerRounds* rounds = RoundsOf(trainer_.part());
+  const TrainerRounds* rounds = RoundsOf(trainer_.part());
   const bool is_of_all = window_ != nullptr && IsOfAll(trainer_);
   const bool has_models = rounds != nullptr && rounds->has_models();
   if (pairs == pairs_.end() && !has_models && !is_of_all)
@@ -51,33 +75,17 @@ Status TrainerDriver::PeekModel(int32_t member, std::span<std::byte> model, Seen
     if (seen->state == WindowState::kChanging) window_->Want(member);
     return Status::Ok();
   }
-  if (has_models) return PeekPublished(rounds, member, model, seen);
-  const bool sees_marks = window_ != nullptr && !window_->IsFar();
+  const bool is_far = window_ != nullptr && window_->IsFar();
+  if (has_models) {
+    const bool asks = is_far && member != ToInt(options_.group->my_index);
+    FarWindow* asked = asks ? static_cast<FarWindow*>(window_.get()) : nullptr;
+    return PeekPublished(asked, trainer_.part(), *rounds, member, model, seen);
+  }
+  const bool sees_marks = window_ != nullptr && !is_far;
   const PairsPort::Seen handed_in = pairs->second->Peek(member, model.data());
   seen->state = handed_in.state;
   seen->is_superseded = sees_marks ? window_->IsBehind(member) : handed_in.is_behind;
   if (!sees_marks) seen->version = handed_in.version;
-  return Status::Ok();
-}
-
-Status TrainerDriver::PeekPublished(TrainerRounds* rounds, int32_t member,
-                                    std::span<std::byte> model, Seen* seen) {
-  const bool is_own = member == ToInt(options_.group->my_index);
-  if (window_ != nullptr && window_->IsFar() && !is_own) {
-    FarAnswer answer;
-    auto* window = static_cast<FarWindow*>(window_.get());
-    seen->state = window->LookAtPublished(member, trainer_.part(), model, &answer);
-    seen->version = answer.version;
-    seen->step = answer.step;
-    seen->is_superseded = rounds->HasSuperseded(answer.step);
-    return Status::Ok();
-  }
-  RoundsPort::Seen published;
-  RETURN_IF_ERROR(rounds->Peek(member, model, &published));
-  seen->step = published.step;
-  seen->is_superseded = published.superseded;
-  if (!published.whole) seen->state = WindowState::kChanging;
-  if (seen->step == 0) seen->state = WindowState::kNothing;
   return Status::Ok();
 }
 

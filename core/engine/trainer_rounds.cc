@@ -13,19 +13,10 @@ constexpr size_t kPageBytes = 4096;  // are copied
 constexpr size_t kDonors = 2;        // of a state that late ranks may need
 constexpr size_t kLine = 64;         // spans of a snapshot begin on one
 
-// The spans of a port are pieces of the model.
-Status PeekAt(RoundsPort* port, int32_t member, std::span<std::byte> model,
-              RoundsPort::Seen* seen) {
-  std::vector<void*> spans;
-  for (const size_t offset : port->layout().offsets_bytes()) spans.push_back(model.data() + offset);
-  return port->Peek(member, spans, seen);
-}
-
 }  // namespace
 
 TrainerRounds::TrainerRounds(Options options)
     : options_(std::move(options)),
-      shown_(new Shown{.mutex = {}, .port = options_.port}),
       block_bytes_(options_.port->BlockBytes()),
       missing_(options_.port->group().members.size()),
       seen_(missing_.size()),
@@ -131,33 +122,6 @@ Status TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Statu
       if (fitness.ok() && outer != nullptr) outer->OnPublished(result->version);
       return Status::Ok();
   }
-}
-
-void TrainerRounds::Leave() {
-  {
-    const std::lock_guard lock(shown_->mutex);
-    shown_->port = nullptr;
-  }
-  options_.leave();
-  options_.port = nullptr;
-  block_bytes_ = 0;
-}
-
-Status TrainerRounds::Peek(int32_t member, std::span<std::byte> model,
-                           RoundsPort::Seen* seen) const {
-  return PeekAt(options_.port, member, model, seen);
-}
-
-std::function<Status(std::span<std::byte>, uint64_t*)> TrainerRounds::Published() const {
-  return [shown = shown_](std::span<std::byte> model, uint64_t* step) {
-    const std::lock_guard lock(shown->mutex);
-    *step = 0;
-    if (shown->port == nullptr) return Status::Ok();
-    RoundsPort::Seen own;
-    const Status seen = PeekAt(shown->port, ToInt(shown->port->group().my_index), model, &own);
-    *step = own.step;
-    return seen;
-  };
 }
 
 Status TrainerRounds::Merge(uint64_t version, StageResult* result) {

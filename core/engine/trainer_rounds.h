@@ -11,7 +11,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
 #include <vector>
@@ -44,7 +43,11 @@ class TrainerRounds {
   explicit TrainerRounds(Options options);
 
   // This rank is awaited no more. Nothing else may be called afterwards.
-  void Leave();
+  void Leave() {
+    options_.leave();
+    options_.port = nullptr;
+    block_bytes_ = 0;
+  }
 
   bool has_models() const { return options_.port->has_models(); }
   // The version that this rank's last contribution was for; 0: none yet.
@@ -52,8 +55,8 @@ class TrainerRounds {
   bool waited_for_all() const { return options_.port->WaitsForAll(published_); }
   // Models: that of a member as it has published it last, to where parameters lie.
   Status Peek(int32_t member, std::span<std::byte> model, RoundsPort::Seen* seen) const;
-  // Models: copies the one that this rank has published last; *step: as which, 0 if there is none,
-  // as after Leave. Any thread, also when this is gone.
+  // Models: copies the one that this rank has published last; *step: as which, 0 if there is none.
+  // To be called before Leave, by any thread.
   std::function<Status(std::span<std::byte> model, uint64_t* step)> Published() const;
   // Models: whether a version of all has come after this step, of any member.
   bool HasSuperseded(uint64_t step) const { return options_.port->HasSuperseded(step); }
@@ -98,14 +101,7 @@ class TrainerRounds {
   void Note(uint64_t version, const RoundRecord& record);
   std::vector<void*> CopySpans() const;
 
-  // What other threads reach, until Leave.
-  struct Shown {
-    std::mutex mutex;
-    RoundsPort* port;  // protected by mutex; null: it was left
-  };
-
   Options options_;
-  std::shared_ptr<Shown> shown_;
   size_t block_bytes_;  // of this rank's region
   bool is_in_place_ = true;
   size_t written_ = 0;  // versions running that lay in what this rank had written much of

@@ -26,7 +26,8 @@
 #include "core/partial/rounds_port.h"
 #include "core/replicated/channel_mux.h"
 #include "core/replicated/channel_waiters.h"
-#include "core/replicated/private_atomics.h"
+#include "core/replicated/private_blocks.h"
+#include "core/transport/private_atomics.h"
 
 namespace covey {
 

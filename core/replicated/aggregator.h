@@ -31,9 +31,10 @@
 
 #include "core/partial/arrivals.h"
 #include "core/partial/tiles.h"
-#include "core/replicated/private_atomics.h"
+#include "core/replicated/private_blocks.h"
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
+#include "core/transport/private_atomics.h"
 
 namespace covey {
 

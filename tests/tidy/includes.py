@@ -28,7 +28,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "core/gossip": ("core/base", "core/partial/layout.h", "core/partial/rounds_port.h",
                     "core/plan/topology.h", "core/replicated/channel_mux.h",
                     "core/replicated/channel_waiters.h", "core/replicated/outbox.h",
-                    "core/replicated/private_atomics.h", "core/run/codec.h",
+                    "core/replicated/private_blocks.h", "core/run/codec.h",
                     "core/run/reference_codec.h", "core/transport"),
     "core/engine": ("core/agree", "core/base", "core/gossip/pairs_port.h",
                     "core/partial/rounds_port.h", "core/plan/selector.h",

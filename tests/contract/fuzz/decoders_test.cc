@@ -10,9 +10,10 @@
 #include "core/gossip/far_pairs.h"
 #include "core/replicated/channel_mux.h"
 #include "core/replicated/fragmenter.h"
-#include "core/replicated/private_atomics.h"
+#include "core/replicated/private_blocks.h"
 #include "core/replicated/replica_message.h"
 #include "core/transport/mirrored.h"
+#include "core/transport/private_atomics.h"
 #include "tests/contract/fuzz/fuzz.h"
 
 namespace covey {
@@ -99,7 +100,8 @@ TEST_F(DecodersTest, Looks) {
   const Bytes model(kLength);
   FarWindow window({.group = &group,
                     .channel = 1,
-                    .driver = {.drive = {}, .kick = [] {}, .clock = &clock},
+                    .kick = [] {},
+                    .clock = &clock,
                     .model = model.data(),
                     .length_bytes = kLength});
   window.Show(1);

@@ -30,14 +30,15 @@ class FarWindowTest : public testing::Test {
     for (int32_t i = 0; i < 2; ++i) {
       groups_[i].members = {Rank{0}, Rank{1}};
       groups_[i].my_index = GroupIndex{i};
-      windows_[i] = std::make_unique<FarWindow>(FarWindow::Options{
-          .group = &groups_[i],
-          .channel = 5,
-          .driver = {.drive = {}, .kick = [this] { ++kicks_; }, .clock = &clock_},
-          .model = i == 0 ? model_.data() : nullptr,
-          .is_copy = copies,
-          .length_bytes = kBytes,
-          .version = 3});
+      windows_[i] =
+          std::make_unique<FarWindow>(FarWindow::Options{.group = &groups_[i],
+                                                         .channel = 5,
+                                                         .kick = [this] { ++kicks_; },
+                                                         .clock = &clock_,
+                                                         .model = i == 0 ? model_.data() : nullptr,
+                                                         .is_copy = copies,
+                                                         .length_bytes = kBytes,
+                                                         .version = 3});
     }
   }
   // All messages on their way from a member to the other arrive.

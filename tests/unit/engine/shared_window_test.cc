@@ -43,11 +43,11 @@ class SharedWindowTest : public testing::Test {
       offsets.push_back(transport.AllocShared(SharedWindow::BlockBytes(2)));
       windows_[i] = std::make_unique<SharedWindow>(
           SharedWindow::Options{.transport = &transport,
-                                 .group = &groups_[i],
-                                 .offset = offsets.back(),
-                                 .model = i == 0 ? model_[i] : nullptr,
-                                 .length_bytes = kBytes,
-                                 .version = 3});
+                                .group = &groups_[i],
+                                .offset = offsets.back(),
+                                .model = i == 0 ? model_[i] : nullptr,
+                                .length_bytes = kBytes,
+                                .version = 3});
     }
     for (const auto& window : windows_) window->Meet(offsets);
   }

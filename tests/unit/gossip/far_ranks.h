@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "core/gossip/far_pairs.h"
-#include "core/replicated/private_atomics.h"
+#include "core/replicated/private_blocks.h"
+#include "core/transport/private_atomics.h"
 
 namespace covey {
 

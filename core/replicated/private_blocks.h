@@ -1,30 +1,15 @@
 // The memory of rounds (core/partial/memory.h), or of pairs, for one process alone: zero until it
 // is written, and pages that are not cost nothing. One thread.
-#ifndef COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_
-#define COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_
+#ifndef COVEY_CORE_REPLICATED_PRIVATE_BLOCKS_H_
+#define COVEY_CORE_REPLICATED_PRIVATE_BLOCKS_H_
 
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "core/partial/memory.h"
-#include "core/transport/shared_atomics.h"
 
 namespace covey {
-
-class PrivateAtomics final : public SharedAtomics {
- public:
-  uint64_t Load(const uint64_t* word) override { return *word; }
-  void Store(uint64_t* word, uint64_t value) override { *word = value; }
-  bool CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) override {
-    if (*word != expected) return false;
-    *word = desired;
-    return true;
-  }
-  uint32_t Ticket(const uint64_t*) override { return 0; }
-  void Sleep(uint64_t*, uint32_t, Time) override {}
-  void Ring(uint64_t*) override {}
-};
 
 class PrivateBlocks {
  public:
@@ -52,4 +37,4 @@ class PrivateBlocks {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_
+#endif  // COVEY_CORE_REPLICATED_PRIVATE_BLOCKS_H_
