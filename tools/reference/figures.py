@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PAGE = "examples/guide/clusters.md"
-_HEAD = "| hosts | a rank sends | the leader sends | a leader that makes all sums |"
+_HEAD = "| hosts | a rank sends, the leader too | a leader that makes all sums |"
 
 _WIDTH, _HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 204, 48, 48  # Margins; the right one has the names of lines.
@@ -38,8 +38,8 @@ def bytes_per_rank(page: str) -> str:
         page: the text of the guide's page with the table: sums, in columns, by hosts.
     """
     rows = rows_of(page, _HEAD)
-    colours = ("#2563eb", "#b45309", "#6b7280")
-    names = ("any rank", "its leader, heartbeats too", "a leader that makes all sums")
+    colours = ("#2563eb", "#6b7280")
+    names = ("any rank, the leader too", "a leader that makes all sums")
     lines = [
         Line(name, colour, [(row[0], row[1 + i]) for row in rows])
         for i, (name, colour) in enumerate(zip(names, colours))
