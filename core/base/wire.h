@@ -1,9 +1,10 @@
 // Reading and writing flat little-endian messages, bounded and checked.
 //
-// Not a general serializer: fixed-width integers, doubles, and byte strings with a 32-bit length. A
-// Reader never reads beyond its span and never allocates more than the span holds; after the first
-// short read it stays failed and returns zeros, so a decoder checks ok() once at its end. Any
-// thread; no state outside the object.
+// Not a general serializer: fixed-width integers, doubles, integers in as few bytes as they need
+// ("varint": seven bits in each, the lowest first), and byte strings with a 32-bit length. A Reader
+// never reads beyond its span and never allocates more than the span holds; after the first short
+// read it stays failed and returns zeros, so a decoder checks ok() once at its end. Any thread; no
+// state outside the object.
 #ifndef COVEY_CORE_BASE_WIRE_H_
 #define COVEY_CORE_BASE_WIRE_H_
 
@@ -50,6 +51,10 @@ class Writer {
     Put(static_cast<uint32_t>(values.size()));
     for (T v : values) Put(v);
   }
+  void PutVarint(uint64_t value) {
+    for (; value >= 128; value >>= 7) Put(static_cast<uint8_t>(value | 128));
+    Put(static_cast<uint8_t>(value));
+  }
   size_t size() const { return bytes_.size(); }
   void Reserve(size_t length_bytes) { bytes_.reserve(length_bytes); }
   // With zeros to a multiple of `length_bytes`.
@@ -89,6 +94,21 @@ class Reader {
     values.reserve(count);
     for (uint32_t i = 0; i < count; ++i) values.push_back(Get<T>());
     return values;
+  }
+  // As PutVarint writes it; anything longer is a short read.
+  uint64_t GetVarint() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const auto byte = Get<uint8_t>();
+      const uint64_t bits = byte & 127;
+      value |= bits << shift;
+      if (byte >= 128) continue;
+      const bool is_short = (bits > 0 || shift == 0) && bits << shift >> shift == bits;
+      ok_ = ok_ && is_short;
+      return ok_ ? value : 0;
+    }
+    ok_ = false;
+    return 0;
   }
   // To a multiple of `length_bytes` from the beginning, as of Writer::Pad.
   void Pad(size_t length_bytes) {

@@ -26,9 +26,10 @@ bool AdmissionRule::IsMet(const std::vector<Counted>& counted, uint64_t version)
   return arrived >= Wanted(static_cast<int32_t>(counted.size()));
 }
 
-Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& lost,
-                                  const WaitingRank& waiter, Time now) {
-  const Count count = CountMembers(version, lost);
+Arrivals::Answer Arrivals::FireAt(uint64_t version, const Count& count,
+                                  const std::vector<bool>& lost, const WaitingRank& waiter,
+                                  Time now) {
+  NoteLags(count);
   FindLaggards(version, count, now);
   over_ = false;
   bool any = false;
@@ -47,11 +48,9 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
     return {.at = waits ? MetAt(version, now) + std::min(patience_, waiter.max_wait) : now};
   }
   Answer answer;
-  const AdmissionRule rule = RuleOf(version);
-  // partial-W4a: the rule is met by drawn members only, if it draws.
-  if (count.active > 0 && !count.stale && IsCovered(count) && rule.IsMet(counted_, version)) {
+  if (count.is_met) {
     // partial-W4: every waiter fires, not the k-th alone: that one may have been stopped.
-    answer.at = MetAt(version, now) + rule.grace;
+    answer.at = MetAt(version, now) + RuleOf(version).grace;
   }
   // partial-W8: only a rank that has arrived, or finished, fires when its max_wait is over.
   if (!waiter.finished && waiter.step < version) return answer;
@@ -123,20 +122,19 @@ bool Arrivals::IsCovered(const Count& count) const {
   return rule_.staleness == 0 || count.active < 2 || count.covered >= 2;
 }
 
-Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost) {
-  Count count;
+void Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost, Count* of) const {
+  Count& count = *of;
+  count = {.counted = std::move(count.counted), .lags = std::move(count.lags)};
   const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
   count.final = state.final;
-  counted_.clear();
-  laggards_.resize(static_cast<size_t>(memory_->size()));
+  count.counted.clear();
+  count.lags.assign(rule_.staleness > 0 ? lost.size() : 0, Lag::kNone);
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const MemberStatus status{words_->Load(memory_->MemberAt(i))};
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
     const bool published = slot.state == SlotState::kPublished;
     count.published |= published;
     count.published_finished |= published && status.finished();
-    Laggard& laggard = laggards_[static_cast<size_t>(i)];
-    laggard = {.was_stale = laggard.is_stale, .waited = laggard.waited};
     // partial-W14: a dead member is neither counted nor wanted.
     if (lost[static_cast<size_t>(i)]) continue;
     // Before its step it had applied all up to the one before, and perhaps more.
@@ -156,17 +154,36 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
       count.coming |= !arrived && next >= version;
       continue;
     }
-    counted_.push_back({.member = i, .arrived = arrived});
+    count.counted.push_back({.member = i, .arrived = arrived});
     ++count.active;
     count.arrived += arrived ? 1 : 0;
     count.covered += keeps ? 1 : 0;
     if (rule_.staleness == 0) continue;
-    laggard.is_stale = slot.step + rule_.staleness < version;
-    if (slot.step + rule_.staleness > version) laggard.waited = 0;
+    const bool is_stale = slot.step + rule_.staleness < version;
+    if (is_stale) count.lags[static_cast<size_t>(i)] = Lag::kStale;
+    if (slot.step + rule_.staleness > version) count.lags[static_cast<size_t>(i)] = Lag::kEarly;
     // partial-W9: a member that is more than `staleness` behind holds up the version.
-    count.stale |= laggard.is_stale;
+    count.stale |= is_stale;
   }
-  return count;
+  const AdmissionRule rule = RuleOf(version);
+  const bool may_do = count.active > count.arrived && !count.stale && IsCovered(count);
+  // partial-W4a: the rule is met by drawn members only, if it draws.
+  count.is_met = may_do && rule.IsMet(count.counted, version);
+}
+
+// The members that are too far behind, and those that were at the look before.
+void Arrivals::NoteLags(const Count& count) {
+  if (!count.stale && laggards_.empty()) return;
+  laggards_.resize(static_cast<size_t>(memory_->size()));
+  bool any = false;
+  for (size_t i = 0; i < laggards_.size(); ++i) {
+    Laggard& laggard = laggards_[i];
+    laggard = {.was_stale = laggard.is_stale, .waited = laggard.waited};
+    if (!count.lags.empty() && count.lags[i] == Lag::kStale) laggard.is_stale = true;
+    if (!count.lags.empty() && count.lags[i] == Lag::kEarly) laggard.waited = 0;
+    any |= laggard != Laggard{};
+  }
+  if (!any) laggards_.clear();
 }
 
 // Models: the members that hold up a version of all in which half have come, the first that have
@@ -175,8 +192,9 @@ void Arrivals::FindLaggards(uint64_t version, const Count& count, Time now) {
   const bool is_half = 2 * count.arrived >= count.active;
   if (!memory_->models().on() || !memory_->models().IsSync(version) || !is_half) return;
   const bool is_first = std::exchange(half_version_, version) != version;
+  laggards_.resize(static_cast<size_t>(memory_->size()));
   const Time forgiven = is_first ? (now - std::exchange(forgiven_at_, now)) / kForgiven : 0;
-  for (const Counted& one : counted_) {
+  for (const Counted& one : count.counted) {
     Laggard& laggard = laggards_[static_cast<size_t>(one.member)];
     // partial-W9a: of models, a member that comes after half is slow: its waiting time adds up.
     laggard.is_stale = !one.arrived;

@@ -87,9 +87,32 @@ class Arrivals {
   // in time.
   void set_patience(Time patience) { patience_ = patience; }
 
-  // When `version`, the next one, may fire.
+  // What all that wait see alike, as long as no word changes.
+  enum class Lag : uint8_t { kNone, kStale, kEarly };  // behind, or before the limit on staleness
+  struct Count {
+    int32_t active = 0, arrived = 0;
+    bool is_met = false;              // these are enough
+    bool stale = false;               // one of them is further behind than it may be
+    int32_t covered = 0;              // active or finished, and its last version is in the log
+    bool others = false;              // some member is overdue
+    bool others_arrived = false;      // some overdue member has arrived
+    bool coming = false;              // an overdue member has not, but has applied version - 1
+    bool published = false;           // some slot is published
+    bool published_finished = false;  // the slot of a finished member is published
+    bool final = false;               // the last version was final
+    std::vector<Counted> counted;     // the active ones
+    std::vector<Lag> lags;            // by member; empty: there is no limit
+  };
+  void CountMembers(uint64_t version, const std::vector<bool>& lost, Count* count) const;
+
+  // When `version`, the next one, may fire. `count`: of now; of all members alike.
   Answer FireAt(uint64_t version, const std::vector<bool>& lost, const WaitingRank& waiter,
-                Time now);
+                Time now) {
+    CountMembers(version, lost, &count_);
+    return FireAt(version, count_, lost, waiter, now);
+  }
+  Answer FireAt(uint64_t version, const Count& count, const std::vector<bool>& lost,
+                const WaitingRank& waiter, Time now);
 
   // `version` has fired, by any member: the time that this rank has waited since its last look
   // still counts against the members it was waiting for.
@@ -109,28 +132,18 @@ class Arrivals {
   bool HasEnded(const std::vector<bool>& lost, bool* any) const;
 
  private:
-  struct Count {
-    int32_t active = 0, arrived = 0;
-    bool stale = false;               // one of them is further behind than it may be
-    int32_t covered = 0;              // active or finished, and its last version is in the log
-    bool others = false;              // some member is overdue
-    bool others_arrived = false;      // some overdue member has arrived
-    bool coming = false;              // an overdue member has not, but has applied version - 1
-    bool published = false;           // some slot is published
-    bool published_finished = false;  // the slot of a finished member is published
-    bool final = false;               // the last version was final
-  };
-
   // A member that may be too far behind, by this rank's clock.
   struct Laggard {
     bool is_stale = false;   // it holds up the version
     bool was_stale = false;  // at the look before
     Time waited = 0;         // for it, since it was last better than it has to be
+
+    bool operator==(const Laggard&) const = default;
   };
 
   bool MayEndWith(uint64_t version) const { return rule_.ending > 0 && version >= rule_.ending; }
   Time MetAt(uint64_t version, Time now);
-  Count CountMembers(uint64_t version, const std::vector<bool>& lost);
+  void NoteLags(const Count& count);
   void FindLaggards(uint64_t version, const Count& count, Time now);
   AdmissionRule RuleOf(uint64_t version) const;
   bool IsLeft(const Count& count, uint64_t version) const;
@@ -142,14 +155,14 @@ class Arrivals {
   AdmissionRule rule_;
   const RoundMemory* memory_;
   SharedAtomics* words_;
-  std::vector<Counted> counted_;  // as of the last count
-  uint64_t met_version_ = 0;      // the last version this rank saw enough members at
+  Count count_;
+  uint64_t met_version_ = 0;  // the last version this rank saw enough members at
   Time patience_ = 0;
   Time met_at_ = 0;
   uint64_t timed_version_ = 0;     // the last version this rank waited for,
   Time waited_ = 0;                // how long,
   Time seen_at_ = 0;               // until when
-  std::vector<Laggard> laggards_;  // by member
+  std::vector<Laggard> laggards_;  // by member; empty: there is none
   uint64_t half_version_ = 0;      // models: the last version of all that half were seen at,
   Time forgiven_at_ = 0;           // and when
   uint64_t expired_version_ = 0;

@@ -202,10 +202,12 @@ std::optional<ReplicatedEntry> Aggregator::FireOffered(const StateWord& state,
   return Make(fired, hearing.lost, now);
 }
 
-// The first of what those that are heard would answer, each by its own clock.
+// The first of what those that are heard would answer, each by its own clock. All see the same
+// members, which are counted once.
 Arrivals::Answer Aggregator::AskAll(const StateWord& state, const Hearing& hearing,
                                     const std::vector<uint64_t>& steps, Time now) {
   Arrivals::Answer first;
+  members_.front().arrivals.CountMembers(state.version(), hearing.lost, &count_);
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
     const MemberStatus member_status{words_.Load(memory_.MemberAt(static_cast<int32_t>(i)))};
@@ -215,7 +217,7 @@ Arrivals::Answer Aggregator::AskAll(const StateWord& state, const Hearing& heari
         .step = steps[i], .finished = member_status.finished(), .max_wait = member.max_wait};
     // replicated-W8: each member waits by its own max_wait, as on one host.
     const Arrivals::Answer answer =
-        member.arrivals.FireAt(state.version(), hearing.lost, waiter, now);
+        member.arrivals.FireAt(state.version(), count_, hearing.lost, waiter, now);
     member.over = member.arrivals.over() ? member.tries : 0;
     if (answer.at < first.at || (answer.at == first.at && first.expired)) first = answer;
   }

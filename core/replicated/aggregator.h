@@ -107,6 +107,7 @@ class Aggregator {
   PrivateAtomics words_;
   Tiles tiles_;
   std::vector<Member> members_;
+  Arrivals::Count count_;
   std::vector<Inclusion> inclusions_;
   std::vector<uint64_t> consumed_;        // after the last committed version,
   std::vector<uint64_t> consumed_after_;  // and after the one under way

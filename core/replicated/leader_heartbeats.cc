@@ -68,7 +68,24 @@ bool LeaderState::AreAllTold(const std::vector<bool>& lost, Time listens_since, 
   return true;
 }
 
+// The words of all members in a heartbeat.
+Slice LeaderState::MemberStates(const std::vector<bool>& lost, Time now) {
+  ReplicaMessage states{.kind = Kind::kHeartbeat};
+  for (int32_t i = 0; i < size_; ++i) {
+    states.list.push_back(StatusOf(i, lost));
+    states.needs.push_back(followers_[static_cast<size_t>(i)].need > 0 ? 1 : 0);
+    states.mets.push_back(followers_[static_cast<size_t>(i)].met);
+    // A shorter silence means nothing, and each has another.
+    const Time silence = SilenceOf(i, lost, now);
+    const bool is_silent = silence > options_.election_timeout;
+    states.silences.push_back(is_silent ? static_cast<uint64_t>(silence) : 0);
+  }
+  states.Pack(*geometry_);
+  return states.body;
+}
+
 void LeaderState::SendHeartbeats(const std::vector<bool>& lost, Time now, Time* until) {
+  Slice states;
   for (int32_t i = 0; i < size_; ++i) {
     Follower& replica = followers_[static_cast<size_t>(i)];
     // replicated-L1: two unanswered heartbeats at most: a stopped replica costs its peers no more.
@@ -89,12 +106,8 @@ void LeaderState::SendHeartbeats(const std::vector<bool>& lost, Time now, Time* 
     }
     heartbeat.is_no_op = !log_->uncommitted().has_value();
     heartbeat.lacks_committed = LacksCommitted();
-    for (int32_t other = 0; other < size_; ++other) {
-      heartbeat.list.push_back(StatusOf(other, lost));
-      heartbeat.needs.push_back(followers_[static_cast<size_t>(other)].need > 0 ? 1 : 0);
-      heartbeat.mets.push_back(followers_[static_cast<size_t>(other)].met);
-      heartbeat.silences.push_back(static_cast<uint64_t>(SilenceOf(other, lost, now)));
-    }
+    if (states.empty()) states = MemberStates(lost, now);
+    heartbeat.body = states;
     outbox_->Send(i, std::move(heartbeat));
     *until = std::min(*until, replica.next_heartbeat);
   }

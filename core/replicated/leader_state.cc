@@ -229,8 +229,7 @@ void LeaderState::Propose(ReplicatedEntry entry, const Hearing& hearing, Time no
     entry.roles.push_back(hearing.able[i] ? 1 + static_cast<uint64_t>(options_.hosts[i]) : 0);
   forming_.emplace(*geometry_, entry, options_.self, options_.limits, now);
   for (int32_t i = 0; i < size_; ++i)
-    if (hearing.able[static_cast<size_t>(i)])
-      outbox_->Send(i, ReplicaMessage::Of(Kind::kPropose, entry, geometry_->record_bytes()));
+    if (hearing.able[static_cast<size_t>(i)]) outbox_->Send(i, MessageOf(Kind::kPropose, entry));
 }
 
 // The next version that the replica has not, if others have it.
@@ -266,7 +265,17 @@ void LeaderState::Replicate(int32_t index) {
   skip.list = log_->consumed();
   skip.missing = log_->missing();
   replica.skipped_to = log_->executed();
+  skip.Pack(*geometry_);
   outbox_->Send(index, std::move(skip));
+}
+
+// Packed once for all that it goes to: entries that were made alike have the same bytes.
+ReplicaMessage LeaderState::MessageOf(Kind kind, const ReplicatedEntry& entry) {
+  if (packed_.version != entry.version || packed_.made != entry.made)
+    packed_ = ReplicaMessage::Of(kind, entry, *geometry_);
+  ReplicaMessage message = packed_;
+  message.kind = kind;
+  return message;
 }
 
 void LeaderState::SendEntry(int32_t index, const ReplicatedEntry& entry, bool is_committed) {
@@ -275,11 +284,11 @@ void LeaderState::SendEntry(int32_t index, const ReplicatedEntry& entry, bool is
   // replicated-L1: once: it fetches what it lacks.
   if (replica.told == told) return;
   replica.told = told;
-  ReplicaMessage message = ReplicaMessage::Of(Kind::kAppendEntry, entry, geometry_->record_bytes());
+  ReplicaMessage message = MessageOf(Kind::kAppendEntry, entry);
   for (int32_t i = 0; i < size_; ++i) {
     const bool has_it = followers_[static_cast<size_t>(i)].progress.executed >= entry.version ||
                         (!is_committed && HasAccepted(i));
-    message.holders.push_back(i == options_.self || has_it ? 1 : 0);
+    message.holders.push_back(i == options_.self || has_it);
   }
   outbox_->Send(index, std::move(message));
 }

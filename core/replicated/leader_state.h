@@ -131,8 +131,10 @@ class LeaderState {
   void NoteAttempt(int32_t from, const ReplicaMessage& response);
   void Propose(ReplicatedEntry entry, const Hearing& hearing, Time now);
   void Replicate(int32_t replica);
+  ReplicaMessage MessageOf(Kind kind, const ReplicatedEntry& entry);
   void SendEntry(int32_t replica, const ReplicatedEntry& entry, bool is_committed);
   void SendHeartbeats(const std::vector<bool>& lost, Time now, Time* until);
+  Slice MemberStates(const std::vector<bool>& lost, Time now);
   void NoteNews(const std::vector<bool>& lost);
   void TakeEarly();
   void FindDonor(const Hearing& hearing, Time now);
@@ -148,6 +150,7 @@ class LeaderState {
   // Contributions that came before the aggregator was open, with their senders.
   std::vector<QueuedMessage> early_;
   std::vector<uint64_t> news_;
+  ReplicaMessage packed_;                // with the entry that was sent last
   int32_t recipient_ = -1, donor_ = -1;  // the receiver and the sender of a snapshot
   Time donor_since_ = 0;
   Time begun_at_ = 0;

@@ -14,17 +14,13 @@ namespace {
 // itself, and the leader's messages lie before it.
 constexpr Time kLooks = 4;
 
-// The length of a message with all fields and the longest body but for a state: a record or shard.
+// The length of a message with all fields and the longest body but for a state: words of members,
+// or a shard.
 size_t LongestBytes(const RoundMemory& geometry, const ShardLimits& limits) {
   constexpr size_t kLine = 64;  // a shard ends with one
-  ReplicaMessage longest;
-  for (std::vector<uint64_t>* words :
-       {&longest.list, &longest.missing, &longest.roles, &longest.holders, &longest.needs,
-        &longest.mets, &longest.silences})
-    words->resize(static_cast<size_t>(geometry.size()));
-  longest.hypers.resize(geometry.hypers());
   const size_t shard = std::max(limits.least_bytes, limits.most_bytes) + kLine;
-  return longest.EncodeHead().size() + geometry.record_bytes() + shard;
+  return ReplicaMessage::MostHeadBytes(geometry) +
+         std::max(ReplicaMessage::MostPackedBytes(geometry), shard);
 }
 
 // Whether a hub, if the message names one, has a role.
@@ -66,7 +62,8 @@ Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const 
 
 void Replica::OnMessage(int32_t from, Slice bytes, Time now) {
   ReplicaMessage message;
-  if (has_departed_ || !ReplicaMessage::Decode(std::move(bytes), &message) || !IsSound(message))
+  if (has_departed_ || !ReplicaMessage::Decode(std::move(bytes), &message) ||
+      !message.Unpack(geometry_) || !IsSound(message))
     return;
   has_heard_ = true;
   heard_at_[static_cast<size_t>(from)] = now;
@@ -86,27 +83,20 @@ size_t Replica::LongestMessageBytes() const {
   return longest_bytes_ + (need_ > 0 ? kStates * layout_.length_bytes() + kBesideTheModel : 0);
 }
 
-// All that it carries is as long as was agreed.
+// All else that it carries, once it is unpacked, is as long as was agreed.
 bool Replica::IsSound(const ReplicaMessage& message) const {
   const auto size = static_cast<size_t>(shape_.size);
-  const bool has_lists = message.list.size() == size && message.missing.size() == size;
-  const bool has_entry = has_lists && message.roles.size() == size && HasHub(message) &&
-                         message.body.size() == geometry_.record_bytes();
   switch (message.kind) {
     case Kind::kContribution:
       return message.content.count == 0 || message.hypers.size() == geometry_.hypers();
     case Kind::kAppendEntry:
-      return has_entry && message.holders.size() == size;
+      return HasHub(message) && message.holders.size() == size;
     case Kind::kPropose:
-      return has_entry;
+      return HasHub(message);
     case Kind::kPiece:
       return message.stage != ShardStage::kNone;
-    case Kind::kFastForward:
-      return has_lists;
     case Kind::kHeartbeat:
-      return message.list.size() == size && message.needs.size() == size &&
-             message.mets.size() == size && message.silences.size() == size &&
-             message.snapshot_to <= size;
+      return message.snapshot_to <= size;
     default:
       return true;
   }
@@ -236,7 +226,7 @@ void Replica::OnAppendEntry(ReplicaMessage entry, Time now) {
     } else {
       std::vector<bool> holders;
       for (size_t i = 0; i < entry.holders.size(); ++i)
-        holders.push_back(entry.holders[i] != 0 && !lost_[i] &&
+        holders.push_back(entry.holders[i] && !lost_[i] &&
                           static_cast<int32_t>(i) != options_.self);
       formations_.Complete(entry.TakeEntry(), term_, is_committed, holders, now);
     }
@@ -369,6 +359,7 @@ bool Replica::Drain(Time now) {
     moved = true;
     ReplicaMessage message = std::move(local_.front().message);
     local_.pop_front();
+    CHECK(message.Unpack(geometry_), "a replica reads what it has written");
     Handle(options_.self, std::move(message), now);
   } while (!local_.empty() || !outbox_.empty());
   return moved;

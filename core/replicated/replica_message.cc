@@ -1,6 +1,10 @@
 #include "core/replicated/replica_message.h"
 
+#include <array>
 #include <utility>
+
+#include "core/replicated/packed_record.h"
+#include "core/replicated/packed_words.h"
 
 namespace covey {
 namespace {
@@ -8,17 +12,76 @@ namespace {
 // A body begins at a multiple of this, where elements of any type may.
 constexpr size_t kAligned = 16;
 // The length of most heads.
-constexpr size_t kUsualHeadBytes = 512;
+constexpr size_t kUsualHeadBytes = 128;
+constexpr size_t kMostLists = 4;  // that are packed
+constexpr size_t kByteBits = 8;
+
+// The words of a head, in order.
+template <typename Message>
+auto WordsOf(Message* message) {
+  auto* content = &message->content;
+  return std::array{&message->term,
+                    &message->executed,
+                    &message->known_committed,
+                    &message->known_made.term,
+                    &message->known_made.attempt,
+                    &message->version,
+                    &message->made.term,
+                    &message->made.attempt,
+                    &message->accepted_term,
+                    &message->attempt,
+                    &message->shard,
+                    &message->offset_bytes,
+                    &message->length_bytes,
+                    &message->number,
+                    &message->member_status,
+                    &message->applied,
+                    &message->tries,
+                    &message->over,
+                    &content->first,
+                    &content->last,
+                    &content->count,
+                    &content->arrived,
+                    &message->consumed,
+                    &message->met,
+                    &message->need,
+                    &message->snapshot_to,
+                    &message->snapshot_version,
+                    &message->hub};
+}
+
+void PutBits(const std::vector<bool>& bits, Writer* writer) {
+  writer->PutVarint(bits.size());
+  for (size_t i = 0; i < bits.size(); i += kByteBits) {
+    uint8_t byte = 0;
+    for (size_t j = i; j < bits.size() && j < i + kByteBits; ++j)
+      byte = static_cast<uint8_t>(byte | (bits[j] ? 1 << (j - i) : 0));
+    writer->Put(byte);
+  }
+}
+
+std::vector<bool> GetBits(Reader* reader) {
+  std::vector<bool> bits;
+  const uint64_t count = reader->GetVarint();
+  uint8_t byte = 0;
+  for (uint64_t i = 0; i < count && reader->ok(); ++i) {
+    if (i % kByteBits == 0) byte = reader->Get<uint8_t>();
+    bits.push_back((byte >> i % kByteBits & 1) != 0);
+  }
+  return bits;
+}
 
 }  // namespace
 
-ReplicaMessage ReplicaMessage::Of(Kind kind, const ReplicatedEntry& entry, size_t record_bytes) {
+ReplicaMessage ReplicaMessage::Of(Kind kind, const ReplicatedEntry& entry,
+                                  const RoundMemory& geometry) {
   ReplicaMessage message{.kind = kind, .version = entry.version, .made = entry.made};
   message.list = entry.consumed;
   message.missing = entry.missing;
   message.roles = entry.roles;
   message.hub = static_cast<uint64_t>(entry.hub + 1);
-  message.body = Bytes(entry.body.begin(), entry.body.begin() + record_bytes);
+  message.body = entry.body;
+  message.Pack(geometry);
   return message;
 }
 
@@ -32,46 +95,62 @@ ReplicatedEntry ReplicaMessage::TakeEntry() {
           .body = std::move(body)};
 }
 
+// The lists that are packed, in order.
+std::vector<std::vector<uint64_t>*> ReplicaMessage::Packed() {
+  if (kind == Kind::kHeartbeat) return {&list, &needs, &mets, &silences};
+  if (kind == Kind::kFastForward) return {&list, &missing};
+  if (HasEntry()) return {&list, &missing, &roles};
+  return {};
+}
+
+void ReplicaMessage::Pack(const RoundMemory& geometry) {
+  const auto lists = Packed();
+  if (lists.empty()) return;
+  Writer writer;
+  for (const std::vector<uint64_t>* words : lists) PackWords(*words, &writer);
+  if (HasEntry()) PackRecord(geometry, {list, missing}, body.data(), &writer);
+  for (std::vector<uint64_t>* words : lists) words->clear();
+  body = writer.Take();
+}
+
+bool ReplicaMessage::Unpack(const RoundMemory& geometry) {
+  const auto lists = Packed();
+  if (lists.empty()) return true;
+  Reader reader({body.data(), body.size()});
+  for (std::vector<uint64_t>* words : lists) {
+    words->resize(static_cast<size_t>(geometry.size()));
+    if (!UnpackWords(&reader, *words)) return false;
+  }
+  Bytes record;
+  if (HasEntry() && !UnpackRecord(geometry, {list, missing}, &reader, &record)) return false;
+  const bool is_all = reader.AtEnd();
+  body = std::move(record);
+  return is_all;
+}
+
+size_t ReplicaMessage::MostHeadBytes(const RoundMemory& geometry) {
+  ReplicaMessage longest{.max_wait = -1};
+  for (uint64_t* word : WordsOf(&longest)) *word = ~uint64_t{0};
+  longest.holders.resize(static_cast<size_t>(geometry.size()));
+  longest.hypers.resize(geometry.hypers());
+  return longest.EncodeHead().size();
+}
+
+size_t ReplicaMessage::MostPackedBytes(const RoundMemory& geometry) {
+  const size_t words = kMostLists * static_cast<size_t>(geometry.size());
+  return words * kMostPackedBytes + MostPackedRecordBytes(geometry);
+}
+
 Bytes ReplicaMessage::EncodeHead() const {
   Writer writer;
   writer.Reserve(kUsualHeadBytes);
   writer.Put(static_cast<uint8_t>(kind));
-  for (const uint64_t word : {term,
-                              executed,
-                              known_committed,
-                              known_made.term,
-                              known_made.attempt,
-                              version,
-                              made.term,
-                              made.attempt,
-                              accepted_term,
-                              attempt,
-                              shard,
-                              offset_bytes,
-                              length_bytes,
-                              number,
-                              member_status,
-                              applied,
-                              tries,
-                              over,
-                              content.first,
-                              content.last,
-                              content.count,
-                              content.arrived,
-                              consumed,
-                              met,
-                              need,
-                              snapshot_to,
-                              snapshot_version,
-                              hub})
-    writer.Put(word);
-  writer.Put(static_cast<int64_t>(max_wait));
   writer.Put(static_cast<uint8_t>(stage));
   writer.Put(static_cast<uint8_t>((left ? 1 : 0) | (quiet ? 2 : 0) | (is_no_op ? 4 : 0) |
                                   (lacks_committed ? 8 : 0)));
-  for (const std::vector<uint64_t>* words :
-       {&list, &missing, &roles, &holders, &needs, &mets, &silences})
-    writer.PutList(*words);
+  for (const uint64_t* word : WordsOf(this)) writer.PutVarint(*word);
+  writer.PutVarint(static_cast<uint64_t>(max_wait));
+  PutBits(holders, &writer);
   writer.PutList(hypers);
   writer.Pad(kAligned);
   return writer.Take();
@@ -84,51 +163,19 @@ Bytes ReplicaMessage::Encode() const {
 }
 
 bool ReplicaMessage::Decode(Slice bytes, ReplicaMessage* message) {
-  Reader reader(bytes);
+  Reader reader({bytes.data(), bytes.size()});
   const auto kind = reader.Get<uint8_t>();
-  message->kind = static_cast<Kind>(kind);
-  Contribution* content = &message->content;
-  for (uint64_t* word : {&message->term,
-                         &message->executed,
-                         &message->known_committed,
-                         &message->known_made.term,
-                         &message->known_made.attempt,
-                         &message->version,
-                         &message->made.term,
-                         &message->made.attempt,
-                         &message->accepted_term,
-                         &message->attempt,
-                         &message->shard,
-                         &message->offset_bytes,
-                         &message->length_bytes,
-                         &message->number,
-                         &message->member_status,
-                         &message->applied,
-                         &message->tries,
-                         &message->over,
-                         &content->first,
-                         &content->last,
-                         &content->count,
-                         &content->arrived,
-                         &message->consumed,
-                         &message->met,
-                         &message->need,
-                         &message->snapshot_to,
-                         &message->snapshot_version,
-                         &message->hub})
-    *word = reader.Get<uint64_t>();
-  message->max_wait = reader.Get<int64_t>();
   const auto stage = reader.Get<uint8_t>();
-  message->stage = static_cast<ShardStage>(stage);
   const auto flags = reader.Get<uint8_t>();
+  message->kind = static_cast<Kind>(kind);
+  message->stage = static_cast<ShardStage>(stage);
   message->left = (flags & 1) != 0;
   message->quiet = (flags & 2) != 0;
   message->is_no_op = (flags & 4) != 0;
   message->lacks_committed = (flags & 8) != 0;
-  for (std::vector<uint64_t>* words :
-       {&message->list, &message->missing, &message->roles, &message->holders, &message->needs,
-        &message->mets, &message->silences})
-    *words = reader.GetList<uint64_t>();
+  for (uint64_t* word : WordsOf(message)) *word = reader.GetVarint();
+  message->max_wait = static_cast<Time>(reader.GetVarint());
+  message->holders = GetBits(&reader);
   message->hypers = reader.GetList<double>();
   reader.Pad(kAligned);
   const bool known = kind >= static_cast<uint8_t>(Kind::kRequestVote) &&

@@ -23,6 +23,11 @@
 // A message of a term that is over is dropped, but for kSnapshot, kLeave, kPiece, kFetch and
 // `known_committed`; its writer is told which one runs (replicated-W7). All fields of all kinds
 // stand in one struct: messages are few and small but for `body`, which is not copied.
+//
+// A leader tells every member of every member, so words of members are packed (packed_words.h): a
+// message in which they are alike is as long for any number of them. Its writer packs them once,
+// and messages to several members hold the same bytes. Each message is whole: what its reader has
+// missed before does not matter.
 #ifndef COVEY_CORE_REPLICATED_REPLICA_MESSAGE_H_
 #define COVEY_CORE_REPLICATED_REPLICA_MESSAGE_H_
 
@@ -94,7 +99,8 @@ struct ReplicaMessage {
   // 1 + the replica that it may give a snapshot, from that version on.
   uint64_t snapshot_to = 0, snapshot_version = 0;
   // By member: whether it needs a snapshot, how often it has met the others, and for how long the
-  // leader has not heard of it, in nanoseconds; 0 for the leader and for dead members.
+  // leader has not heard of it, in nanoseconds; 0 for the leader, for dead members, and up to
+  // election_timeout.
   std::vector<uint64_t> needs, mets, silences;
 
   Contribution content;   // kContribution, kContributionAck
@@ -105,21 +111,36 @@ struct ReplicaMessage {
   std::vector<uint64_t> missing;  // with the last steps: Suspicion::missing, by member
   std::vector<uint64_t> roles;    // kPropose, kAppendEntry: ReplicatedEntry::roles,
   uint64_t hub = 0;               // and 1 + ReplicatedEntry::hub
-  std::vector<uint64_t> holders;  // kAppendEntry: by member, 1: it has the sum
+  std::vector<bool> holders;      // kAppendEntry: by member: it has the sum
   std::vector<double> hypers;     // kContribution
   // kPropose, kAppendEntry: the record; kPiece: the shard; kSnapshot: the state. It begins where
   // elements of any type may.
   Slice body;
 
-  // A message with an entry whose body is its record alone, of so many bytes; and the entry of it.
-  static ReplicaMessage Of(Kind kind, const ReplicatedEntry& entry, size_t record_bytes);
+  // A packed message with an entry, of whose body the record alone; and the entry of an unpacked
+  // one.
+  static ReplicaMessage Of(Kind kind, const ReplicatedEntry& entry, const RoundMemory& geometry);
   ReplicatedEntry TakeEntry();
 
-  // All before the body; and both.
+  // The lists of kHeartbeat and kFastForward, and what Of has, become the body: once, before it is
+  // sent. Nothing for other kinds.
+  void Pack(const RoundMemory& geometry);
+  // The opposite, once, before it is read. False: they are not as was agreed.
+  bool Unpack(const RoundMemory& geometry);
+
+  // The lengths, at most: of all before the body, and of what is packed.
+  static size_t MostHeadBytes(const RoundMemory& geometry);
+  static size_t MostPackedBytes(const RoundMemory& geometry);
+
+  // All before the body; and both. REQUIRES: it is packed.
   Bytes EncodeHead() const;
   Bytes Encode() const;
-  // False: it is none. The body is a part of `bytes`.
+  // False: it is none. The body is a part of `bytes`, packed.
   static bool Decode(Slice bytes, ReplicaMessage* message);
+
+ private:
+  bool HasEntry() const { return kind == Kind::kPropose || kind == Kind::kAppendEntry; }
+  std::vector<std::vector<uint64_t>*> Packed();
 };
 
 }  // namespace covey

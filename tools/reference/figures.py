@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _BYTES_PAGE = "examples/guide/clusters.md"
-_BYTES_HEAD = "| hosts | a rank sends | the leader sends | a leader that makes all sums |"
+_BYTES_HEAD = "| hosts | a rank sends, the leader too | a leader that makes all sums |"
 _WAITING_PAGE = "examples/guide/benchmarks.md"
 _WAITING_HEAD = (
     "| situation | `allreduce` | `eager` | `wagma` | `diloco:H=4` | `adpsgd` | `swarm` |"
@@ -52,8 +52,8 @@ def bytes_per_rank(page: str) -> str:
         page: the text of the guide's page with the table: sums, in columns, by hosts.
     """
     rows = [[number(cell) for cell in row] for row in rows_of(page, _BYTES_HEAD)]
-    colours = ("#2563eb", "#b45309", "#6b7280")
-    names = ("any rank", "its leader, heartbeats too", "a leader that makes all sums")
+    colours = ("#2563eb", "#6b7280")
+    names = ("any rank, the leader too", "a leader that makes all sums")
     lines = [
         Line(name, colour, [(row[0], row[1 + i]) for row in rows])
         for i, (name, colour) in enumerate(zip(names, colours))

@@ -22,25 +22,48 @@ namespace {
 class DecodersTest : public FuzzTest {};
 
 TEST_F(DecodersTest, ReplicaMessages) {
-  ReplicaMessage message{.term = 7, .executed = 8, .version = 9};
-  message.list = {1, 2, 3};
-  message.missing = {3};
-  message.needs = message.mets = message.silences = {1, 0, 2};
-  message.hypers = {0.5, -1};
-  message.body = Bytes(100);
+  const RoundMemory geometry({.size = 40, .hypers = 2}, RoundLayout({}, 64));
+  const auto words = [&](uint64_t kinds) {
+    std::vector<uint64_t> drawn;
+    for (int i = 0; i < geometry.size(); ++i) drawn.push_back(i < 20 ? 7 : rng_.Below(kinds));
+    return drawn;
+  };
   std::vector<Bytes> valid;
   for (auto kind = static_cast<int>(ReplicaMessage::Kind::kRequestVote);
-       kind <= static_cast<int>(ReplicaMessage::Kind::kLeave); ++kind) {
+       kind <= static_cast<int>(ReplicaMessage::Kind::kPreVoteGranted); ++kind) {
+    ReplicaMessage message{.term = 7, .executed = 8, .version = 9};
     message.kind = static_cast<ReplicaMessage::Kind>(kind);
+    message.list = words(3);
+    message.missing = words(1);
+    message.roles = words(40);
+    message.needs = message.mets = message.silences = words(~uint64_t{0});
+    message.holders = {true, false, true};
+    message.hypers = {0.5, -1};
+    message.body = Bytes(geometry.record_bytes());
+    message.Pack(geometry);
     valid.push_back(message.Encode());
   }
-  Run(valid, 100'000, [](const Bytes& bytes) {
+  uint64_t unpacked = 0;
+  Run(valid, 100'000, [&](const Bytes& bytes) {
     ReplicaMessage read, again;
     if (!ReplicaMessage::Decode(bytes, &read)) return;
     const Bytes written = read.Encode();
     ASSERT_TRUE(ReplicaMessage::Decode(written, &again));
     EXPECT_EQ(again.Encode(), written);
+    if (!read.Unpack(geometry)) return;
+    ++unpacked;
+    const ReplicaMessage first = read;
+    if (read.list.empty()) return;
+    // Packed and unpacked once more it says the same.
+    read.Pack(geometry);
+    EXPECT_LE(read.body.size(), ReplicaMessage::MostPackedBytes(geometry));
+    ASSERT_TRUE(read.Unpack(geometry));
+    EXPECT_TRUE(read.list == first.list && read.missing == first.missing &&
+                read.roles == first.roles && read.needs == first.needs && read.mets == first.mets &&
+                read.silences == first.silences);
+    EXPECT_EQ(read.body, first.body);
   });
+  EXPECT_GT(unpacked, 0u);
 }
 
 // Offers and answers between hosts, without a codec and with one of each kind: what is taken moves
