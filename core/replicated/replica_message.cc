@@ -63,7 +63,8 @@ Bytes ReplicaMessage::EncodeHead() const {
                               need,
                               snapshot_to,
                               snapshot_version,
-                              hub})
+                              hub,
+                              relay})
     writer.Put(word);
   writer.Put(static_cast<int64_t>(max_wait));
   writer.Put(static_cast<uint8_t>(stage));
@@ -115,7 +116,8 @@ bool ReplicaMessage::Decode(Slice bytes, ReplicaMessage* message) {
                          &message->need,
                          &message->snapshot_to,
                          &message->snapshot_version,
-                         &message->hub})
+                         &message->hub,
+                         &message->relay})
     *word = reader.Get<uint64_t>();
   message->max_wait = reader.Get<int64_t>();
   const auto stage = reader.Get<uint8_t>();
@@ -132,7 +134,7 @@ bool ReplicaMessage::Decode(Slice bytes, ReplicaMessage* message) {
   message->hypers = reader.GetList<double>();
   reader.Pad(kAligned);
   const bool known = kind >= static_cast<uint8_t>(Kind::kRequestVote) &&
-                     kind <= static_cast<uint8_t>(Kind::kPreVoteGranted) &&
+                     kind <= static_cast<uint8_t>(Kind::kRelay) &&
                      stage <= static_cast<uint8_t>(ShardStage::kSummed);
   if (!reader.ok() || !known) return false;
   message->body = bytes.From(bytes.size() - reader.rest().size());

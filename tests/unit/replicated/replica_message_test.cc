@@ -25,6 +25,7 @@ ReplicaMessage Full() {
   message.snapshot_version = 19;
   message.content = {.first = 20, .last = 21, .count = 22};
   message.consumed = 23;
+  message.relay = 24;
   message.list = {1, 2};
   message.missing = {3};
   message.hypers = {0.5, -1};
@@ -42,6 +43,7 @@ TEST(ReplicaMessageTest, IsReadAsItWasWritten) {
   EXPECT_TRUE(message.left && message.quiet && !message.is_no_op);
   EXPECT_EQ(message.content.count, 22u);
   EXPECT_EQ(message.consumed, 23u);
+  EXPECT_EQ(message.relay, 24u);
   EXPECT_EQ(message.snapshot_version, 19u);
   EXPECT_EQ(message.hypers, (std::vector<double>{0.5, -1}));
   EXPECT_EQ(message.body, Full().body);
