@@ -15,10 +15,10 @@ load(":prelude.bzl", "QUICK_COPTS")
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
 # that a rare one takes few seeds; "rounds", "models", "hosts", "host_models", "pairs",
-# "host_pairs", "windows", "neighbors", "communicators", "trainers": the simulator of rounds, of
-# rounds of models, of replicas, of replicas with models, of pairs, of pairs between hosts, of
-# windows, of neighbors, of communicators, or of trainers is to catch it; "plans":
-# sim/simulator/plans.h.
+# "host_silence", "host_pairs", "windows", "neighbors", "communicators", "trainers": the simulator
+# of rounds, of rounds of models, of replicas, of replicas with models, of silent hosts, of pairs,
+# of pairs between hosts, of windows, of neighbors, of communicators, or of trainers is to catch it;
+# "plans": sim/simulator/plans.h.
 _MUTANTS = {
     "communicator_devices_are_not_compared": (
         ["core/device/communicator_registry.cc"],
@@ -117,6 +117,7 @@ _MUTANTS = {
     "train_earlier_meeting_counts": (["core/train/trainer.cc"], "trainers"),
     "train_finish_does_not_end_rounds": (["core/train/trainer_parts.cc"], "trainers"),
     "train_part_ends_without_the_others": (["core/train/trainer_parts.cc"], "trainers"),
+    "w8_attempt_is_no_wait": (["core/replicated/aggregator.cc"], "host_silence"),
     "w8_one_that_is_ahead_makes_another": (["core/partial/rounds.cc"], "trainers"),
     "train_delta_has_what_is_pending": (["core/train/outer_model.cc"], "trainers"),
     "train_last_local_steps_are_dropped": (["core/train/round_part.cc"], "trainers"),
@@ -223,6 +224,10 @@ _MUTANTS = {
     "w13_plan_knows_its_rank": (["core/method/method_text.cc"], "plans"),
     "w13_plan_remembers": (["core/method/method_text.cc"], "plans"),
     "w13_silent_member_is_waited_for": (["core/replicated/leader_state.cc"], "hosts"),
+    "w13_silence_is_longer_than_max_wait": (
+        ["core/replicated/leader_state.cc"],
+        "host_silence",
+    ),
     "w13_slow_network_makes_none": (["core/replicated/leader_state.cc"], "hosts"),
     "w13_silent_member_is_in_it": (["core/replicated/aggregator.cc"], "hosts"),
     "w13_pieces_of_another_attempt": (["core/replicated/formations.cc"], "hosts"),
@@ -234,6 +239,7 @@ _MUTANTS = {
     "w14_what_the_dead_left_is_dropped": (["core/partial/collect.cc"], "rounds"),
     "w15_lost_shards_are_waited_for": (["core/replicated/formations.cc"], "hosts"),
     "w16_committed_of_another_attempt": (["core/replicated/replica.cc"], "hosts"),
+    "w17_links_to_others_are_there": (["core/replicated/formation.cc"], "host_silence"),
     "w20_absent_means_are_waited_for": (["core/replicated/formations.cc"], "host_models"),
     "w21_ends_with_its_own_merge": (["core/replicated/replica_models.cc"], "host_models"),
     "w21_silent_rank_is_waited_for_ever": (["core/replicated/aggregator.cc"], "host_models"),

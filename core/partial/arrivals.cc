@@ -207,6 +207,24 @@ void Arrivals::FindLaggards(uint64_t version, const Count& count, Time now) {
 // many.
 Time Arrivals::OverAt(uint64_t version, const WaitingRank& waiter, Time now) {
   if (waiter.max_wait == kNever) return kNever;
+  const Time since = Wait(version, waiter, now);
+  Time longest = waited_;
+  for (Laggard& laggard : laggards_) {
+    if (laggard.was_stale) laggard.waited += since;
+    // partial-W9a: time spent waiting for a slow member adds up over versions, up to max_wait.
+    if (laggard.is_stale && !waiter.finished) longest = std::max(longest, laggard.waited);
+  }
+  return now + std::max<Time>(0, waiter.max_wait - longest);
+}
+
+Time Arrivals::WaitedAt(uint64_t version, const WaitingRank& waiter, Time now) {
+  if (waiter.max_wait == kNever || waiter.finished || waiter.step < version) return kNever;
+  Wait(version, waiter, now);
+  return now + std::max<Time>(0, waiter.max_wait - waited_);
+}
+
+// Goes on with the clock of a version, by the time that it returns.
+Time Arrivals::Wait(uint64_t version, const WaitingRank& waiter, Time now) {
   if (timed_version_ != version) {
     const bool goes_on = waiter.finished && expired_version_ > 0 && version == expired_version_ + 1;
     if (!goes_on || timed_version_ != expired_version_) waited_ = 0;
@@ -214,13 +232,8 @@ Time Arrivals::OverAt(uint64_t version, const WaitingRank& waiter, Time now) {
     seen_at_ = now;
   }
   const Time since = SinceLook(waiter.max_wait, now);
-  Time longest = waited_ += since;
-  for (Laggard& laggard : laggards_) {
-    if (laggard.was_stale) laggard.waited += since;
-    // partial-W9a: time spent waiting for a slow member adds up over versions, up to max_wait.
-    if (laggard.is_stale && !waiter.finished) longest = std::max(longest, laggard.waited);
-  }
-  return now + std::max<Time>(0, waiter.max_wait - longest);
+  waited_ += since;
+  return since;
 }
 
 void Arrivals::OnFired(uint64_t version, Time max_wait, Time now) {

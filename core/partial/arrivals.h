@@ -114,6 +114,10 @@ class Arrivals {
   Answer FireAt(uint64_t version, const Count& count, const std::vector<bool>& lost,
                 const WaitingRank& waiter, Time now);
 
+  // While `version` is being made: when this rank has waited for it for max_wait, if it trains; its
+  // clock goes on.
+  Time WaitedAt(uint64_t version, const WaitingRank& waiter, Time now);
+
   // `version` has fired, by any member: the time that this rank has waited since its last look
   // still counts against the members it was waiting for.
   void OnFired(uint64_t version, Time max_wait, Time now);
@@ -150,6 +154,7 @@ class Arrivals {
   bool IsCovered(const Count& count) const;
   Answer Rest(uint64_t version, const WaitingRank& waiter, bool any, Time now);
   Time OverAt(uint64_t version, const WaitingRank& waiter, Time now);
+  Time Wait(uint64_t version, const WaitingRank& waiter, Time now);
   Time SinceLook(Time max_wait, Time now);
 
   AdmissionRule rule_;

@@ -138,8 +138,24 @@ void Aggregator::Restore(int32_t member, uint32_t taken) {
   memory_.Header(member, slot.buffer)->content = content;
 }
 
-void Aggregator::Abandon() {
+Time Aggregator::WaitedAt(const std::vector<bool>& heard, Time now) {
   const StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
+  Time first = kNever;
+  for (int32_t i = 0; i < memory_.size(); ++i) {
+    Member& member = members_[static_cast<size_t>(i)];
+    if (!heard[static_cast<size_t>(i)]) continue;
+    const MemberStatus status{words_.Load(memory_.MemberAt(i))};
+    const WaitingRank waiter{
+        .step = SlotOf(i).step, .finished = status.finished(), .max_wait = member.max_wait};
+    // replicated-W8: an attempt at a version is a part of the wait for it.
+    first = std::min(first, member.arrivals.WaitedAt(state.version(), waiter, now));
+  }
+  return first;
+}
+
+void Aggregator::Abandon(bool is_over) {
+  const StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
+  if (is_over) over_version_ = state.version();
   for (int32_t i = 0; i < memory_.size(); ++i) {
     const Inclusion& inclusion = inclusions_[static_cast<size_t>(i)];
     // replicated-W14: a contribution of an abandoned attempt is offered to the next.
@@ -196,7 +212,8 @@ std::optional<ReplicatedEntry> Aggregator::FireOffered(const StateWord& state,
   if (answer.at > now) return std::nullopt;
   StateWord fired = state;
   fired.fired = true;
-  fired.expired = answer.expired;
+  // replicated-W8: a rank for which an attempt has waited for max_wait is overdue.
+  fired.expired = answer.expired || (over_version_ == state.version() && !answer.final);
   fired.final = answer.final;
   words_.Store(memory_.StateAt(), fired.Word());
   return Make(fired, hearing.lost, now);

@@ -67,8 +67,11 @@ class Aggregator {
   void set_grace(Time grace);
   // The version that was fired is committed.
   void OnCommitted();
-  // The version that was fired is given up: it may fire again.
-  void Abandon();
+  // The same is being made: when the first rank that is heard and trains has waited for it for
+  // max_wait.
+  Time WaitedAt(const std::vector<bool>& heard, Time now);
+  // It is given up, and may fire again. `is_over`: as one that max_wait is over for.
+  void Abandon(bool is_over);
 
   // No version is under way, and no living member has published a contribution.
   bool IsQuiet(const std::vector<bool>& lost);
@@ -111,6 +114,7 @@ class Aggregator {
   std::vector<Inclusion> inclusions_;
   std::vector<uint64_t> consumed_;        // after the last committed version,
   std::vector<uint64_t> consumed_after_;  // and after the one under way
+  uint64_t over_version_ = 0;             // the last that max_wait was over for while it was made
   bool is_open_ = false;
   bool final_ = false;  // models: the last committed version
 };

@@ -9,6 +9,7 @@ namespace covey {
 Attempt::Attempt(const RoundMemory& geometry, const ReplicatedEntry& entry, int32_t leader,
                  const ShardLimits& limits, Time now)
     : leader_(leader), pieces_(entry.roles.size()), has_hub_(entry.hub >= 0), moved_at_(now) {
+  for (const uint64_t role : entry.roles) by_hub_.push_back((role & kByHub) != 0);
   RoundRecord record;
   ReadRecord(geometry, entry.body.data(), &record);
   sums_ = geometry.SumsOf(entry.version, record.header.final);

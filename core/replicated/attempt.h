@@ -25,6 +25,7 @@ class Attempt {
           const ShardLimits& limits, Time now);
 
   bool has_hub() const { return has_hub_; }
+  bool IsByHub(int32_t member) const { return by_hub_[static_cast<size_t>(member)]; }
   // The time when the attempt was proposed, or a piece of it came.
   Time moved_at() const { return moved_at_; }
   void OnPiece(Time now) { moved_at_ = now; }
@@ -53,6 +54,7 @@ class Attempt {
   std::vector<bool> is_whole_;    // and whether some member has it
   std::vector<uint64_t> pieces_;  // by member
   bool has_hub_;
+  std::vector<bool> by_hub_;  // by member
   Time moved_at_;
 };
 

@@ -74,12 +74,12 @@ ShardPlan Formation::PlanOf(const RoundMemory& geometry, const ReplicatedEntry& 
   std::vector<uint64_t> roles = entry.roles;
   std::vector<bool> contributes;
   for (size_t i = 0; i < roles.size(); ++i) {
+    roles[i] &= ~kByHub;
     // replicated-W19: the mean of a group is made by its members alone.
     if (sums[i] != sum) roles[i] = 0;
     contributes.push_back(sums[i] == sum && record.contributions[i].count > 0);
   }
-  const bool has_hub = entry.hub >= 0 && roles[static_cast<size_t>(entry.hub)] > 0;
-  return {roles, has_hub ? entry.hub : -1, contributes, geometry.layout().length_bytes(), limits};
+  return {roles, contributes, geometry.layout().length_bytes(), limits};
 }
 
 void Formation::GiveUp() {
@@ -123,7 +123,19 @@ void Formation::Send(int32_t to, ShardStage stage, size_t shard, Slice data) {
                        .shard = shard};
   piece.body = std::move(data);
   if (to == site_.self) return OnPiece(to, std::move(piece));
-  site_.outbox->Send(to, std::move(piece));
+  if (!GoesByHub(to)) return site_.outbox->Send(to, std::move(piece));
+  piece.kind = ReplicaMessage::Kind::kRelay;
+  piece.relay = 1 + static_cast<uint64_t>(to);
+  site_.outbox->Send(entry_.hub, std::move(piece));
+}
+
+bool Formation::GoesByHub(int32_t to) const {
+  const auto is_by_hub = [this](int32_t i) {
+    return (entry_.roles[static_cast<size_t>(i)] & kByHub) != 0;
+  };
+  if (entry_.hub < 0 || entry_.hub == site_.self || entry_.hub == to) return false;
+  // replicated-W17: the link to a member that is by the hub may be cut.
+  return plan_.HostOf(to) != host_ && (is_by_hub(site_.self) || is_by_hub(to));
 }
 
 // The place of a piece; null: none is expected.

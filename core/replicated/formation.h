@@ -10,6 +10,9 @@
 //   delegate: the sum came                        the same to the other members of its host
 //   any: a shard that it has, or does not expect  dropped
 //
+// Between hosts a piece of a member that is by the hub, or for one, goes to the hub, which hands it
+// on as it is: the hub needs no part in the sum, and holds no copy (replicated-W17).
+//
 // A piece carries the origin of its version: other versions and attempts have other formations.
 // Equal origins have equal bytes, so a shard of the sum may come from any member that has it.
 //
@@ -95,6 +98,7 @@ class Formation {
   void OnSummed(size_t shard);
   void Sum(size_t shard, const std::vector<Slice>& inputs, int32_t divisor, std::byte* to) const;
   void Send(int32_t to, ShardStage stage, size_t shard, Slice data);
+  bool GoesByHub(int32_t to) const;
 
   const Site site_;
   ReplicatedEntry entry_;

@@ -12,6 +12,8 @@ namespace {
 constexpr int kMostDoublings = 10;
 // The leader is the hub for so many times as long as it has waited for pieces in vain.
 constexpr Time kHubTimeouts = 4;
+// Heartbeats come several times in this part of election_timeout.
+constexpr Time kHeard = 2;
 // The longest time between two attempts of TCP to send the same bytes.
 constexpr Time kLongestRetry = 120 * kSecond;
 
@@ -75,7 +77,8 @@ void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response)
   if (replica.silent_since > 0 && replica.answered >= replica.silent_until) {
     const Time silence = replica.heard_at - std::exchange(replica.silent_since, 0);
     // replicated-W17: the links of others to one that was cut off are as long in coming back.
-    hub_until_ = std::max(hub_until_, replica.heard_at + std::min(silence, kLongestRetry));
+    replica.by_hub_until =
+        std::max(replica.by_hub_until, replica.heard_at + std::min(silence, kLongestRetry));
   }
   aggregator_.OnAppendResponse(from, response);
   NoteAttempt(from, response);
@@ -163,33 +166,62 @@ Hearing LeaderState::HearingOf(const std::vector<bool>& lost, Time now) const {
   return hearing;
 }
 
-// Whether the attempt waits for members that are lost or silent. They are left out from now on,
-// until they answer a heartbeat that comes after: a slow one has then read what it was sent.
-bool LeaderState::IsVain(const std::vector<bool>& lost, Time now) {
+// Until it answers a heartbeat that comes after: a slow one has then read what it was sent.
+void LeaderState::LeaveOut(Follower* replica) {
+  replica->silent_until = replica->heartbeats + 1;
+  replica->silent_since = replica->heard_at;
+}
+
+// Whether the attempt waits for members that are lost or silent. They are left out from now on.
+bool LeaderState::WaitsForSilent(const std::vector<bool>& lost, Time patience, Time now,
+                                 Time* until) {
   bool is_vain = false;
-  // replicated-W13: twice as patient after each vain attempt, or a slow network never makes one.
-  const Time patience = options_.election_timeout << std::min(vain_, kMostDoublings);
   for (int32_t i = 0; i < size_; ++i) {
     const auto index = static_cast<size_t>(i);
-    if (!forming_->IsAwaited(i) || (!lost[index] && SilenceOf(i, lost, now) <= patience)) continue;
-    followers_[index].silent_until = followers_[index].heartbeats + 1;
-    followers_[index].silent_since = followers_[index].heard_at;
+    if (!forming_->IsAwaited(i)) continue;
+    const Time silence = SilenceOf(i, lost, now);
+    if (!lost[index] && silence <= patience) {
+      if (i != options_.self) *until = std::min(*until, now + patience - silence + 1);
+      continue;
+    }
+    LeaveOut(&followers_[index]);
     is_vain = true;
   }
-  if (is_vain || now - forming_->moved_at() <= patience) return is_vain;
-  // replicated-W17: no piece comes though all answer: what the others send goes by the leader.
-  if (!forming_->has_hub())
-    hub_until_ = now + (kHubTimeouts * patience << std::min(stalled_++, kMostDoublings));
-  LeaveOutStalled(now + patience);
+  return is_vain;
+}
+
+bool LeaderState::IsVain(const std::vector<bool>& lost, Time now, Time* until) {
+  // replicated-W13: twice as patient after each vain attempt, or a slow network never makes one.
+  const Time longest = options_.election_timeout << std::min(vain_, kMostDoublings);
+  const Time over_at = aggregator_.WaitedAt(HearingOf(lost, now).heard, now);
+  // replicated-W13: a rank that waits does so for max_wait, not for longer.
+  const Time patience = over_at > now ? longest : longest / kHeard;
+  *until = std::min(*until, over_at <= now ? kNever : over_at);
+  is_over_ = false;
+  if (WaitsForSilent(lost, patience, now, until)) {
+    is_over_ = over_at <= now;
+    return true;
+  }
+  const Time stalls_at = forming_->moved_at() + patience;
+  *until = std::min(*until, stalls_at + 1);
+  if (now <= stalls_at) return false;
+  OnStall(longest, now);
   return true;
 }
 
-// The leader is no hub of groups that it is not in: for a while versions are made without them.
-void LeaderState::LeaveOutStalled(Time until) {
-  for (int32_t i = 0; i < size_; ++i)
-    // replicated-W19: a group of which no piece comes is not in the next attempt.
-    if (!forming_->IsBesideLeader(i) && forming_->IsAwaited(i))
-      followers_[static_cast<size_t>(i)].left_out_until = until;
+// No piece comes though all answer.
+void LeaderState::OnStall(Time patience, Time now) {
+  // replicated-W17: what others send goes by the leader.
+  const Time hub_until = now + (kHubTimeouts * patience << std::min(stalled_, kMostDoublings));
+  if (!forming_->has_hub()) ++stalled_;
+  for (int32_t i = 0; i < size_; ++i) {
+    Follower& replica = followers_[static_cast<size_t>(i)];
+    if (i == options_.self || !forming_->IsAwaited(i)) continue;
+    if (!forming_->IsByHub(i)) replica.by_hub_until = std::max(replica.by_hub_until, hub_until);
+    // replicated-W19: a group of which no piece comes by the hub is not in the next attempt.
+    else if (!forming_->IsBesideLeader(i))
+      replica.left_out_until = now + patience;
+  }
 }
 
 Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
@@ -202,9 +234,9 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
   }
   AdvanceCommit(lost);
   // replicated-W13: an attempt that waits for a silent member is abandoned; another one is made.
-  if (forming_.has_value() && IsVain(lost, now)) {
+  if (forming_.has_value() && IsVain(lost, now, &until)) {
     forming_.reset();
-    aggregator_.Abandon();
+    aggregator_.Abandon(is_over_);
     ++abandoned_;
     ++vain_;
   }
@@ -224,12 +256,26 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
 // To all that take part, this replica too.
 void LeaderState::Propose(ReplicatedEntry entry, const Hearing& hearing, Time now) {
   entry.made = {term_, ++fired_};
-  if (now < hub_until_) entry.hub = options_.self;
-  for (size_t i = 0; i < followers_.size(); ++i)
-    entry.roles.push_back(hearing.able[i] ? 1 + static_cast<uint64_t>(options_.hosts[i]) : 0);
+  RoundRecord record;
+  ReadRecord(*geometry_, entry.body.data(), &record);
+  for (int32_t i = 0; i < size_; ++i) {
+    const auto index = static_cast<size_t>(i);
+    const uint64_t role = 1 + static_cast<uint64_t>(options_.hosts[index]);
+    entry.roles.push_back(hearing.able[index] ? role : 0);
+    if (i == options_.self || !hearing.able[index]) continue;
+    const bool gives = record.contributions[index].count > 0;
+    // replicated-W13: a silent member that gives nothing has no part.
+    if (!gives && SilenceOf(i, hearing.lost, now) > options_.election_timeout / kHeard) {
+      LeaveOut(&followers_[index]);
+      entry.roles.back() = 0;
+    } else if (now < followers_[index].by_hub_until) {
+      entry.roles.back() |= kByHub;
+      entry.hub = options_.self;
+    }
+  }
   forming_.emplace(*geometry_, entry, options_.self, options_.limits, now);
   for (int32_t i = 0; i < size_; ++i)
-    if (hearing.able[static_cast<size_t>(i)]) outbox_->Send(i, MessageOf(Kind::kPropose, entry));
+    if (entry.roles[static_cast<size_t>(i)] > 0) outbox_->Send(i, MessageOf(Kind::kPropose, entry));
 }
 
 // The next version that the replica has not, if others have it.

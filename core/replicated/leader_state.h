@@ -10,15 +10,16 @@
 //   forming       its whole sum is here; of models also one of each group     proposing
 //                 whose models it has, there
 //   forming       a member that has a part in it is lost, or silent for too   abandoned; collecting
-//                 long, or no piece of it has come for too long
+//                 long, or no piece of it has come for too long; half as
+//                 long once a rank has waited for max_wait
 //   proposing     a majority has accepted that version                        committed; collecting
 //
 // An abandoned attempt is followed by another at the same version, without that member, and with
 // twice the patience. A member that is slow is waited for while anything comes from it. Where all
-// answer and no piece comes, two of the others may have no link: for a while the leader is the hub
-// of what it proposes (shard_plan.h). Each such attempt without a hub doubles that while. It is the
-// hub also once a member answers again for which an attempt was vain: for as long as that one
-// was silent.
+// answer and no piece comes, two of the others may have no link: for a while those that make such a
+// sum are by the hub, which is the leader (formation.h). Each such attempt without a hub doubles
+// that while. So is a member that answers again for which an attempt was vain: for as long as it
+// was silent. A silent member that gives nothing has no part in the next attempt.
 //
 // A leader that collects, and knows that more is committed than it has, lacks committed entries:
 // those that live have voted for it, so only ranks that have left or died have them. It fires
@@ -116,8 +117,8 @@ class LeaderState {
     bool is_due = true;  // there is news
     uint64_t last_heartbeat = 0;
     uint64_t applied = 0, need = 0, met = 0;
-    uint64_t pieces = 0;      // of the attempt under way, that have come to it
-    Time left_out_until = 0;  // it got none though all answered
+    Time by_hub_until = 0;    // its links to others may be cut
+    Time left_out_until = 0;  // it got no piece though all answered, by the hub too
   };
 
   void AdvanceCommit(const std::vector<bool>& lost);
@@ -125,8 +126,10 @@ class LeaderState {
   uint64_t StatusOf(int32_t replica, const std::vector<bool>& lost);
   bool HasAccepted(int32_t replica) const;
   Hearing HearingOf(const std::vector<bool>& lost, Time now) const;
-  bool IsVain(const std::vector<bool>& lost, Time now);
-  void LeaveOutStalled(Time until);
+  bool IsVain(const std::vector<bool>& lost, Time now, Time* until);
+  bool WaitsForSilent(const std::vector<bool>& lost, Time patience, Time now, Time* until);
+  void LeaveOut(Follower* replica);
+  void OnStall(Time patience, Time now);
   bool HasMade(int32_t replica) const;
   void NoteAttempt(int32_t from, const ReplicaMessage& response);
   void Propose(ReplicatedEntry entry, const Hearing& hearing, Time now);
@@ -157,9 +160,9 @@ class LeaderState {
   uint64_t fired_ = 0;  // attempts
   uint64_t abandoned_ = 0;
   int vain_ = 0;                    // of those, since a version was committed
+  bool is_over_ = false;            // for one of them max_wait was, and a member was silent
   std::optional<Attempt> forming_;  // the attempt under way
   int stalled_ = 0;                 // attempts without a hub, since one came to a version
-  Time hub_until_ = 0;              // the leader is the hub
   bool has_begun_leave_ = false;
   uint64_t last_executed_ = 0;
   uint64_t last_ = ~uint64_t{0};  // no version is made after it

@@ -94,7 +94,9 @@ bool Replica::IsSound(const ReplicaMessage& message) const {
     case Kind::kPropose:
       return HasHub(message);
     case Kind::kPiece:
-      return message.stage != ShardStage::kNone;
+      return message.stage != ShardStage::kNone && message.relay <= size;
+    case Kind::kRelay:
+      return message.stage != ShardStage::kNone && message.relay > 0 && message.relay <= size;
     case Kind::kHeartbeat:
       return message.snapshot_to <= size;
     default:
@@ -110,9 +112,11 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
   if (message.kind == Kind::kSnapshot) return OnSnapshot(from, std::move(message));
   if (message.kind == Kind::kLeave) return OnLoss(from);
   if (message.kind == Kind::kFetch) return formations_.OnFetch(from, message);
-  if (message.kind == Kind::kPiece) {
+  if (message.kind == Kind::kPiece || message.kind == Kind::kRelay) {
     if (leader_state_ != nullptr) leader_state_->OnPiece(message.made, now);
-    formations_.OnPiece(from, std::move(message), now);
+    if (message.kind == Kind::kRelay) return Relay(from, std::move(message));
+    const int32_t author = message.relay == 0 ? from : static_cast<int32_t>(message.relay) - 1;
+    formations_.OnPiece(author, std::move(message), now);
     return AcceptWhole();
   }
   if (message.term < term_) {
@@ -165,6 +169,14 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
     default:
       return;
   }
+}
+
+// As it came, whichever version it is of.
+void Replica::Relay(int32_t from, ReplicaMessage piece) {
+  const int32_t to = static_cast<int32_t>(piece.relay) - 1;
+  piece.kind = Kind::kPiece;
+  piece.relay = 1 + static_cast<uint64_t>(from);
+  outbox_.Send(to, std::move(piece));
 }
 
 void Replica::NoteKnown(const ReplicaMessage& message) {

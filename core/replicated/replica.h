@@ -198,6 +198,7 @@ class Replica final : public Versions, public EpochEnd {
   bool AreAllInNeed(const Heartbeat& heartbeat) const;
   bool IsSound(const ReplicaMessage& message) const;
   void Handle(int32_t from, ReplicaMessage message, Time now);
+  void Relay(int32_t from, ReplicaMessage piece);
   void OnHeartbeat(ReplicaMessage heartbeat);
   void OnAppendEntry(ReplicaMessage entry, Time now);
   void OnSnapshot(int32_t from, ReplicaMessage snapshot);
@@ -250,6 +251,7 @@ class Replica final : public Versions, public EpochEnd {
   Time silent_ = 0, looked_at_ = 0;
   Time listens_since_ = 0;     // without having been stopped itself
   int canvasses_ = 0;          // in vain, since it heard of its leader
+  int deposed_ = 0;            // by a later term, as often as it has led
   int elections_ = 0;          // that it has begun since a version was committed,
   uint64_t elections_at_ = 0;  // which was the last
   bool has_heard_ = true;      // any replica, since its last election

@@ -13,6 +13,7 @@ namespace {
 constexpr Time kPatienceParts = 4;
 constexpr int kMostDoublings = 6;
 constexpr int kMostCanvasses = 4;  // in vain
+constexpr int kMostDeposed = 4;    // that count
 
 }  // namespace
 
@@ -24,6 +25,7 @@ void Replica::Follow(uint64_t term) {
   if (leader_state_ != nullptr) {
     fired_ += leader_state_->fired();
     abandoned_ += leader_state_->abandoned();
+    ++deposed_;
   }
   leader_state_.reset();
   // replicated-W7b: contributions at the last leader are to be sent again.
@@ -79,6 +81,9 @@ Time Replica::ElectionTimeout() const {
   for (int32_t i = 0; i < options_.self; ++i)
     if (!lost_[static_cast<size_t>(i)] && i != leader_)
       timeout += options_.election_timeout / kPatienceParts;
+  // replicated-W7: after all others, if it was deposed: a rank may lack the link to it alone.
+  timeout +=
+      std::min(deposed_, kMostDeposed) * shape_.size * (options_.election_timeout / kPatienceParts);
   // replicated-W7: twice as patient after each vain election, or two candidates disturb each other.
   return timeout << std::min(elections_, kMostDoublings);
 }

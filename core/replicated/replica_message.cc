@@ -47,7 +47,8 @@ auto WordsOf(Message* message) {
                     &message->need,
                     &message->snapshot_to,
                     &message->snapshot_version,
-                    &message->hub};
+                    &message->hub,
+                    &message->relay};
 }
 
 void PutBits(const std::vector<bool>& bits, Writer* writer) {
@@ -179,7 +180,7 @@ bool ReplicaMessage::Decode(Slice bytes, ReplicaMessage* message) {
   message->hypers = reader.GetList<double>();
   reader.Pad(kAligned);
   const bool known = kind >= static_cast<uint8_t>(Kind::kRequestVote) &&
-                     kind <= static_cast<uint8_t>(Kind::kPreVoteGranted) &&
+                     kind <= static_cast<uint8_t>(Kind::kRelay) &&
                      stage <= static_cast<uint8_t>(ShardStage::kSummed);
   if (!reader.ok() || !known) return false;
   message->body = bytes.From(bytes.size() - reader.rest().size());

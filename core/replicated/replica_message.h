@@ -13,6 +13,7 @@
 //   kContributionAck  leader, replica     that lies here as one; up to `consumed` it is in versions
 //   kPropose          leader, replica     a version: make its sum with the others, and accept it
 //   kPiece            replica, replica    a shard of such a sum, as far as it is made
+//   kRelay            replica, hub        a piece for the member `relay`: hand it on, as kPiece
 //   kAppendEntry      leader, replica     a version that is made: fetch its sum of its holders, and
 //                                         accept it; committed when version <= executed
 //   kFetch            replica, holder     send me that shard of its sum
@@ -20,8 +21,8 @@
 //   kSnapshot         replica, replica    my trainer's state after `version`, for its requester
 //   kLeave            replica, all        I leave: I hear and say nothing more
 //
-// A message of a term that is over is dropped, but for kSnapshot, kLeave, kPiece, kFetch and
-// `known_committed`; its writer is told which one runs (replicated-W7). All fields of all kinds
+// A message of a term that is over is dropped, but for kSnapshot, kLeave, kPiece, kRelay, kFetch
+// and `known_committed`; its writer is told which one runs (replicated-W7). All fields of all kinds
 // stand in one struct: messages are few and small but for `body`, which is not copied.
 //
 // A leader tells every member of every member, so words of members are packed (packed_words.h): a
@@ -63,6 +64,7 @@ struct ReplicaMessage {
     kFetch,
     kRequestPreVote,
     kPreVoteGranted,
+    kRelay,
   };
 
   Kind kind = Kind::kAppendResponse;
@@ -70,16 +72,17 @@ struct ReplicaMessage {
   uint64_t executed = 0;         // versions that are committed, as the writer has them;
   uint64_t known_committed = 0;  // as any replica has told it, whether or not it has them;
   Origin known_made;             // and the origin of the last of these
-  // kPropose, kAppendEntry, kPiece, kFetch: which; kRequestVote, kRequestPreVote, kAppendResponse:
-  // the accepted, uncommitted one; 0: none.
+  // kPropose, kAppendEntry, kPiece, kRelay, kFetch: which; kRequestVote, kRequestPreVote,
+  // kAppendResponse: the accepted, uncommitted one; 0: none.
   uint64_t version = 0;
   Origin made;  // of that version
   // kRequestVote, kRequestPreVote, kAppendResponse: the term in which what the writer has accepted
   // was proposed, and the attempt (Progress).
   uint64_t accepted_term = 0, attempt = 0;
-  // kPiece, kFetch: the shard, and where it lies in a sum.
+  // kPiece, kRelay, kFetch: the shard, and where it lies in a sum.
   ShardStage stage = ShardStage::kNone;
   uint64_t shard = 0, offset_bytes = 0, length_bytes = 0;
+  uint64_t relay = 0;  // kRelay: 1 + the member it is for; kPiece: 1 + that it is of; 0: its writer
   uint64_t number = 0;  // of heartbeats; kAppendResponse: of the last one that has come
 
   // kAppendResponse: the state of its trainer.
@@ -113,8 +116,8 @@ struct ReplicaMessage {
   uint64_t hub = 0;               // and 1 + ReplicatedEntry::hub
   std::vector<bool> holders;      // kAppendEntry: by member: it has the sum
   std::vector<double> hypers;     // kContribution
-  // kPropose, kAppendEntry: the record; kPiece: the shard; kSnapshot: the state. It begins where
-  // elements of any type may.
+  // kPropose, kAppendEntry: the record; kPiece, kRelay: the shard; kSnapshot: the state. It begins
+  // where elements of any type may.
   Slice body;
 
   // A packed message with an entry, of whose body the record alone; and the entry of an unpacked

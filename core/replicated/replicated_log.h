@@ -37,12 +37,15 @@ struct Origin {
   auto operator<=>(const Origin&) const = default;
 };
 
+// A role with this bit: the hub hands on all pieces between the member and other hosts.
+inline constexpr uint64_t kByHub = uint64_t{1} << 32;
+
 // A version, and the state after it.
 struct ReplicatedEntry {
   uint64_t version = 0;
   Origin made;
-  std::vector<uint64_t> roles;     // by member, in making it,
-  int32_t hub = -1;                // and its hub: see ShardPlan
+  std::vector<uint64_t> roles;     // by member, in making it: of ShardPlan, and kByHub
+  int32_t hub = -1;                // hands on the pieces of members by it; -1: there are none
   std::vector<uint64_t> consumed;  // by member: the last of its steps in any version so far
   std::vector<uint64_t> missing;   // by member: Suspicion::missing
   Slice body;                      // record, sum: as in the result buffers of core/partial/memory.h

@@ -12,10 +12,9 @@ constexpr size_t Quotient(size_t a, size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-ShardPlan::ShardPlan(const std::vector<uint64_t>& roles, int32_t hub,
-                     const std::vector<bool>& contributes, size_t length_bytes,
-                     const ShardLimits& limits)
-    : hub_(hub), host_of_(roles.size(), -1) {
+ShardPlan::ShardPlan(const std::vector<uint64_t>& roles, const std::vector<bool>& contributes,
+                     size_t length_bytes, const ShardLimits& limits)
+    : host_of_(roles.size(), -1) {
   std::vector<uint64_t> numbers;  // by host
   for (size_t i = 0; i < roles.size(); ++i) {
     if (roles[i] == 0) continue;
@@ -44,7 +43,6 @@ ShardPlan::ShardPlan(const std::vector<uint64_t>& roles, int32_t hub,
 }
 
 int32_t ShardPlan::DelegateOf(size_t shard, int32_t host) const {
-  if (hub_ >= 0 && HostOf(hub_) == host) return hub_;
   const std::vector<int32_t>& members = hosts_[static_cast<size_t>(host)].members;
   return members[shard / hosts_.size() % members.size()];
 }

@@ -10,8 +10,7 @@
 // of a version of n bytes a member sends at most about 2 n, and of H hosts each sends about
 // 2 (H - 1) / H n: as much as a two-level allreduce, whatever the number of members.
 //
-// A plan with a hub has that member as the owner of every shard and as its host's only delegate: no
-// other two hosts need a link. The hub carries H + 1 or more sums.
+// Pieces between hosts may go by a hub, which hands them on (formation.h). That changes no plan.
 //
 // Contributions are summed by host, in rank order there, then in the order of hosts. A plan is a
 // function of its arguments alone, so equal ones give the same bytes. Pure.
@@ -42,10 +41,9 @@ class ShardPlan {
     size_t offset_bytes = 0, length_bytes = 0;
   };
 
-  // `roles`: by member, 1 + a number of its host; 0: it has none. `hub`: a member with a role; -1:
-  // none. `contributes`: by member; those without a role do not. A sum without contributors has no
-  // shards: it is zero.
-  ShardPlan(const std::vector<uint64_t>& roles, int32_t hub, const std::vector<bool>& contributes,
+  // `roles`: by member, 1 + a number of its host; 0: it has none. `contributes`: by member; those
+  // without a role do not. A sum without contributors has no shards: it is zero.
+  ShardPlan(const std::vector<uint64_t>& roles, const std::vector<bool>& contributes,
             size_t length_bytes, const ShardLimits& limits);
 
   // The number of shards.
@@ -61,11 +59,8 @@ class ShardPlan {
   bool HasPart(int32_t member) const;
 
  private:
-  int32_t OwnerHostOf(size_t shard) const {
-    return hub_ < 0 ? static_cast<int32_t>(shard % hosts_.size()) : HostOf(hub_);
-  }
+  int32_t OwnerHostOf(size_t shard) const { return static_cast<int32_t>(shard % hosts_.size()); }
 
-  int32_t hub_;
   std::vector<Host> hosts_;
   std::vector<int32_t> host_of_;
   std::vector<Shard> shards_;

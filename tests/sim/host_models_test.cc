@@ -29,7 +29,7 @@ TEST(HostModelsTest, EverythingHolds) {
             {"equal ends", &V::equal},    {"newer", &V::newer},         {"stopped", &V::stopped},
             {"killed", &V::killed},       {"elections", &V::elections}, {"adopted", &V::adopted},
             {"abandoned", &V::abandoned}, {"left", &V::left},           {"taken", &V::taken, 0},
-            {"absent means", &V::absent}});
+            {"absent means", &V::absent}, {"by a hub", &V::by_hub}});
 }
 
 TEST(HostModelsTest, HoldsForAnyNumberOfRanks) {

@@ -21,6 +21,7 @@
 #include "tests/sim/simulator/host_model_simulation.h"
 #include "tests/sim/simulator/host_pairs_simulation.h"
 #include "tests/sim/simulator/host_seeds.h"
+#include "tests/sim/simulator/host_silence.h"
 #include "tests/sim/simulator/host_simulation.h"
 #include "tests/sim/simulator/model_simulation.h"
 #include "tests/sim/simulator/neighbor_simulation.h"
@@ -48,6 +49,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "models") return RunModels(seed).failure;
   if (focus == "hosts") return RunHosts(seed).failure;
   if (focus == "host_models") return RunHostModels(seed).failure;
+  if (focus == "host_silence") return RunHostSilence(seed).failure;
   if (focus == "pairs") return RunPairs(seed).failure;
   if (focus == "host_pairs") return RunHostPairs(seed).failure;
   if (focus == "neighbors") return RunNeighbors(seed).failure;

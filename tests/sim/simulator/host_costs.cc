@@ -174,7 +174,7 @@ double HostCosts::SmallBytes() const {
 uint64_t ShardsOf(int32_t hosts) {
   std::vector<uint64_t> roles;
   for (int32_t h = 0; h < hosts; ++h) roles.push_back(1 + static_cast<uint64_t>(h));
-  return ShardPlan(roles, -1, std::vector<bool>(roles.size(), true), kGradientBytes, {}).size();
+  return ShardPlan(roles, std::vector<bool>(roles.size(), true), kGradientBytes, {}).size();
 }
 
 HostCosts CountHostCosts(const HostCostOptions& options) {

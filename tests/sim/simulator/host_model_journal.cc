@@ -220,10 +220,11 @@ Bytes HostModelJournal::MeanOf(const Result& result, int32_t sum) const {
   std::vector<Terms> of_host;
   for (size_t i = 0; i < result.sum_of.size(); ++i) {
     if (result.sum_of[i] != sum || result.roles[i] == 0) continue;
-    const auto at = std::find(hosts.begin(), hosts.end(), result.roles[i]);
+    const uint64_t number = result.roles[i] & ~kByHub;
+    const auto at = std::find(hosts.begin(), hosts.end(), number);
     const auto host = static_cast<size_t>(at - hosts.begin());
     if (at == hosts.end()) {
-      hosts.push_back(result.roles[i]);
+      hosts.push_back(number);
       of_host.emplace_back();
     }
     const Contribution& c = result.read.contributions[i];

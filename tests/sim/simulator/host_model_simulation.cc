@@ -58,8 +58,10 @@ HostModelSimulation::HostModelSimulation(uint64_t seed, int32_t size)
 void HostModelSimulation::Check(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   while (player.checked < player.replica->executed())
-    if (const ReplicatedEntry* entry = player.replica->log().Find(++player.checked))
+    if (const ReplicatedEntry* entry = player.replica->log().Find(++player.checked)) {
       models_.OnCommitted(rank, *entry);
+      by_hub_ += entry->hub == rank ? 1 : 0;
+    }
   if (!models_.failure().empty()) journal_.Fail(models_.failure());
 }
 
@@ -224,7 +226,8 @@ HostModelVerdict HostModelSimulation::RunModels() {
           .adopted = verdict.adopted,
           .left = verdict.left,
           .taken = models_.taken,
-          .absent = models_.absent};
+          .absent = models_.absent,
+          .by_hub = by_hub_};
 }
 
 }  // namespace

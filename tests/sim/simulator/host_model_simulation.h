@@ -24,6 +24,7 @@ struct HostModelVerdict {
   uint64_t stopped = 0, killed = 0, elections = 0, abandoned = 0, adopted = 0, left = 0;
   uint64_t taken = 0;   // final means that a rank which is not in them ends with
   uint64_t absent = 0;  // means that a replica could not get
+  uint64_t by_hub = 0;  // versions of which a hub has handed on pieces
 };
 
 // Runs one seed to its end; of so many ranks, where that is not 0.

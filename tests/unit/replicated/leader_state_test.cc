@@ -123,6 +123,43 @@ TEST_F(LeaderStateTest, WhatACutLinkCarriedGoesByTheLeader) {
   }
 }
 
+// With models: the link of the group {1 3}, without the leader, is cut. One attempt is vain, then
+// its mean is made by the leader, also when it has no other group beside it.
+TEST_F(LeaderStateTest, WhatACutLinkOfAGroupCarriedGoesByTheLeader) {
+  for (const bool both_ways : {false, true}) {
+    SCOPED_TRACE(both_ways);
+    Close();
+    numbers_ = 24;
+    Open(4, 100, {}, {.group_size = 2, .sync_every = 1000});
+    TrainTo(2, {0, 1, 2, 3});
+    Cut(both_ways ? Links{{1, 3}, {3, 1}} : Links{{1, 3}});
+    uint64_t version = 2;
+    const auto train = [&] {
+      TrainTo(++version, {0, 1, 2, 3});
+      for (const int32_t rank : {0, 1, 2, 3}) {
+        std::vector<int64_t> mean(numbers_);
+        void* to[] = {mean.data()};
+        Merged merged;
+        replica(rank).Merge(version, to, &merged);
+        EXPECT_EQ(merged.count, 2) << "version " << version << ", rank " << rank;
+        EXPECT_FALSE(merged.late) << "version " << version << ", rank " << rank;
+      }
+    };
+    train();
+    EXPECT_EQ(replica(0).abandoned(), 1u);
+    EXPECT_EQ(HubOf(3), 0);
+    const Time began = now_;
+    while (now_ < began + 20 * kGrace) train();
+    EXPECT_LE(replica(0).abandoned(), 4u);
+    Cut({});
+    while (HubOf(version) >= 0 && now_ < began + 100 * kGrace) train();
+    for (int i = 0; i < 8; ++i) train();
+    EXPECT_EQ(HubOf(version), -1);
+    EXPECT_LE(replica(0).abandoned(), 4u);
+    EXPECT_EQ(replica(0).term(), 1u);
+  }
+}
+
 // A rank is cut off, and heard again by the leader alone: no attempt is vain for the link that the
 // third rank still lacks.
 TEST_F(LeaderStateTest, WhatComesBackComesBackByTheLeader) {
@@ -131,8 +168,9 @@ TEST_F(LeaderStateTest, WhatComesBackComesBackByTheLeader) {
   TrainTo(2, {0, 1, 2});
   Cut({{0, 2}, {1, 2}, {2, 0}, {2, 1}});
   const Time began = now_;
-  uint64_t version = 2;
-  while (now_ < began + 10 * kGrace) TrainTo(++version, {0, 1});
+  uint64_t version = 4;
+  TrainTo(version, {0, 1});
+  while (now_ < began + 10 * kGrace) Tick();
   const uint64_t abandoned = replica(0).abandoned();
   Cut({{1, 2}, {2, 1}});
   const Time back = now_;

@@ -35,6 +35,7 @@ ReplicaMessage Full() {
   message.content = {.first = 20, .last = 21, .count = ~uint64_t{0}};
   message.consumed = 23;
   message.holders = {true, false, true};
+  message.relay = 24;
   message.hypers = {0.5, -1};
   message.body = Bytes{std::byte{1}, std::byte{2}, std::byte{3}};
   return message;
@@ -50,6 +51,7 @@ TEST(ReplicaMessageTest, IsReadAsItWasWritten) {
   EXPECT_TRUE(message.left && message.quiet && !message.is_no_op);
   EXPECT_EQ(message.content.count, ~uint64_t{0});
   EXPECT_EQ(message.consumed, 23u);
+  EXPECT_EQ(message.relay, 24u);
   EXPECT_EQ(message.snapshot_version, 19u);
   EXPECT_EQ(message.holders, (std::vector<bool>{true, false, true}));
   EXPECT_EQ(message.hypers, (std::vector<double>{0.5, -1}));

@@ -19,7 +19,6 @@ namespace {
 struct Job {
   std::vector<uint64_t> roles;
   std::vector<bool> contributes;
-  int32_t hub = -1;
 };
 
 struct Traffic {
@@ -41,7 +40,6 @@ Traffic Walk(const Job& job, const ShardPlan& plan) {
     traffic.taken[j] += length_bytes;
     if (job.roles[i] == job.roles[j]) return;
     traffic.left_host[job.roles[i]] += length_bytes;
-    EXPECT_TRUE(job.hub < 0 || from == job.hub || to == job.hub);
   };
   for (size_t shard = 0; shard < plan.size(); ++shard) {
     const size_t length = plan.shard(shard).length_bytes;
@@ -93,10 +91,8 @@ TEST(ShardPlanTest, SendsEachShardToEachMemberOnce) {
       job.roles.push_back(rng.Percent(80) ? 1 + rng.Below(hosts) : 0);
       job.contributes.push_back(job.roles.back() > 0 && rng.Percent(70));
     }
-    const auto hub = static_cast<int32_t>(rng.Below(job.roles.size()));
-    if (rng.Percent(50) && job.roles[static_cast<size_t>(hub)] > 0) job.hub = hub;
     const size_t length = 1 + rng.Below(5000);
-    const ShardPlan plan(job.roles, job.hub, job.contributes, length,
+    const ShardPlan plan(job.roles, job.contributes, length,
                          {.least_bytes = 64, .most_bytes = 256});
     const bool any = std::count(job.contributes.begin(), job.contributes.end(), true) > 0;
     EXPECT_EQ(plan.size() > 0, any);
@@ -127,7 +123,7 @@ TEST(ShardPlanTest, LoadsMembersAndHostsEvenly) {
                                                                        std::vector<int>(64, 1),
                                                                        std::vector<int>(16, 8)}) {
     const Job job = Full(members);
-    const ShardPlan plan(job.roles, -1, job.contributes, kLength, {});
+    const ShardPlan plan(job.roles, job.contributes, kLength, {});
     const Traffic traffic = Walk(job, plan);
     const auto hosts = static_cast<double>(members.size());
     const bool are_equal =
@@ -156,13 +152,13 @@ TEST(ShardPlanTest, OneContributorDoesNotSendToAll) {
   Job job = Full(std::vector<int>(16, 1));
   job.contributes.assign(16, false);
   job.contributes[3] = true;
-  const Traffic traffic = Walk(job, ShardPlan(job.roles, -1, job.contributes, kLength, {}));
+  const Traffic traffic = Walk(job, ShardPlan(job.roles, job.contributes, kLength, {}));
   for (const size_t sent : traffic.sent) EXPECT_LE(static_cast<double>(sent), 2.0 * kLength);
 }
 
 TEST(ShardPlanTest, ShortSumsGoInOneShard) {
   const Job job = Full({1, 1, 1, 1});
-  EXPECT_EQ(ShardPlan(job.roles, -1, job.contributes, 1000, {}).size(), 1u);
+  EXPECT_EQ(ShardPlan(job.roles, job.contributes, 1000, {}).size(), 1u);
 }
 
 }  // namespace
