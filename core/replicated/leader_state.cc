@@ -136,8 +136,15 @@ void LeaderState::AskWitness(const std::vector<bool>& acceptors, const std::vect
     }
     needs_witness_ &= !IsQuorum(near, lost, Half::kMissing);
   }
-  // replicated-W24: the witness is asked where others have not accepted for so long.
-  needs_witness_ |= now - halved_since_ >= options_.election_timeout;
+  std::vector<bool> may_accept = acceptors;
+  for (int32_t i = 0; i < size_; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (!lost[index] && SilenceOf(i, lost, now) <= options_.election_timeout)
+      may_accept[index] = true;
+  }
+  const bool is_late = now - halved_since_ >= options_.election_timeout;
+  // replicated-W24: the witness is asked where the others are silent, or have not accepted for long.
+  needs_witness_ |= is_late || !IsQuorum(may_accept, lost, Half::kMissing);
   if (needs_witness_) options_.witness->Ask(Witness::Question::kAccept, term_, mine);
 }
 
