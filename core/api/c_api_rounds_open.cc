@@ -126,6 +126,8 @@ Status OpenRounds(const Use& use, covey_runtime* runtime, const covey_rounds_con
     return Status::InvalidArgument("rounds: the method " + mine.text +
                                    " averages models: op is COVEY_AVERAGE");
   mine.text = Describe(*config, mine.text);
+  // replicated-W22: all members give the half vote to the same one.
+  if (!is_shared && use->config().witness_fd >= 0) mine.text += ", with a witness";
   std::unique_ptr<RoundsPort> port = use->NewRounds(BundleOf(use, *config, *group, rounds), group);
   mine.has_block = is_shared;
   mine.enough = CheckMemory(*port, use->config().memory_limit, config->name);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/api/covey.h"
+#include "core/api/witness_door.h"
 #include "core/base/keep_freed.h"
 #include "core/device/plugin_device.h"
 #include "core/engine/engine.h"
@@ -67,6 +68,14 @@ uint64_t IpcBytesOf(const Config& config) {
 // "name":value, appended to a JSON object under construction.
 void Field(std::string* json, const char* name, uint64_t value) {
   *json += (json->size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + std::to_string(value);
+}
+
+// With the job's witness, if it has one.
+Status StartEngine(const Config& config, Engine* engine, std::unique_ptr<WitnessDoor>* witness) {
+  const auto stir = [engine] { engine->Kick(); };
+  if (config.witness_fd >= 0) RETURN_IF_ERROR(WitnessDoor::Open(config.witness_fd, stir, witness));
+  engine->Start();
+  return Status::Ok();
 }
 
 }  // namespace
@@ -141,7 +150,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
     const Status traced = s->StartTimeline(config.timeline + "/rank." + Text(s->rank()) + ".json");
     if (!traced.ok()) s->log_->Write(LogLevel::kWarn, "no timeline: " + traced.message());
   }
-  s->engine_->Start();
+  RETURN_IF_ERROR(StartEngine(config, s->engine_.get(), &s->witness_));
   *session = std::move(s);
   return Status::Ok();
 }
@@ -186,6 +195,7 @@ Session::~Session() {
     runtime_->AbortAll(Status::Aborted("rank " + Text(rank()) + " has shut down", rank()));
     queue_.RunCallbacks();
   }
+  witness_.reset();
   engine_.reset();
   runtime_.reset();
 }
@@ -224,7 +234,10 @@ std::unique_ptr<RoundsPort> Session::NewRounds(RoundsPort::Bundle bundle, const 
     return std::make_unique<SharedPort>(std::move(bundle), group, transport_.get());
   std::vector<int32_t> hosts;
   for (const Rank member : group->members) hosts.push_back(ToInt(transport_->HostOf(member)));
-  return std::make_unique<ReplicaPort>(std::move(bundle), group, std::move(hosts), Driver());
+  ChannelDriver driver = Driver();
+  if (witness_ != nullptr) witness_->Serve(&driver);
+  return std::make_unique<ReplicaPort>(std::move(bundle), group, std::move(hosts),
+                                       std::move(driver));
 }
 
 ChannelDriver Session::Driver() {

@@ -35,6 +35,7 @@ class Engine;
 class Runtime;
 class Stall;
 class Timeline;
+class WitnessDoor;
 
 class Session {
  public:
@@ -126,6 +127,7 @@ class Session {
   HandleTable<RoundsPort> rounds_;
   HandleTable<PairsPort> pairs_;
   HandleTable<TrainerDriver> trainers_;
+  std::unique_ptr<WitnessDoor> witness_;  // null: the job has none
 };
 
 }  // namespace covey

@@ -55,6 +55,14 @@ constexpr Knob kKnobs[] = {
      .maximum = INT32_MAX,
      .help = "descriptor of the socket that listens at this rank's address, inherited from the "
              "launcher, for jobs on several hosts; -1 for none"},
+    {.name = "witness_fd",
+     .type = Type::kCount,
+     .field = &Config::witness_fd,
+     .minimum = -1,
+     .maximum = INT32_MAX,
+     .help =
+         "descriptor of the socket by which the launcher votes where the ranks of several hosts "
+         "are even in number, set by coveyrun -H; -1 for none"},
     {.name = "launcher_pid",
      .type = Type::kCount,
      .field = &Config::launcher_pid,

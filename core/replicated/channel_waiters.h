@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/status.h"
+#include "core/replicated/witness.h"
 
 namespace covey {
 
@@ -25,6 +26,10 @@ struct ChannelDriver {
   Log* log = nullptr;
   Time warning = 0;           // interval of the warning about silent ranks; 0: never
   Time lease = 10 * kSecond;  // after such a silence a rank is lost, and much earlier left out
+  // A channel's way to the witness of its replicas: a request, and the next answer, false without
+  // one. Null: the job has no witness.
+  std::function<void(uint64_t channel, const WitnessRequest& request)> ask_witness = nullptr;
+  std::function<bool(uint64_t channel, WitnessAnswer* answer)> hear_witness = nullptr;
 };
 
 class ChannelWaiters {

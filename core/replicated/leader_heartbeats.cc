@@ -97,7 +97,10 @@ void LeaderState::SendHeartbeats(const std::vector<bool>& lost, Time now, Time* 
     }
     replica.is_due = false;
     replica.next_heartbeat = now + options_.election_timeout / kHeartbeatsPerTimeout;
-    ReplicaMessage heartbeat{.kind = Kind::kHeartbeat, .number = ++replica.heartbeats};
+    ReplicaMessage heartbeat{.kind = Kind::kHeartbeat,
+                             .version = outbox_->known().lost_after,
+                             .made = {.term = outbox_->known().lost_before},
+                             .number = ++replica.heartbeats};
     heartbeat.quiet = aggregator_.IsQuiet(lost);
     heartbeat.over = aggregator_.OverOf(i);
     if (donor_ == i) {

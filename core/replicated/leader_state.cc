@@ -29,7 +29,10 @@ LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape
       log_(log),
       outbox_(outbox),
       aggregator_(options.admission, shape, options.kernels),
-      followers_(static_cast<size_t>(shape.size)) {
+      followers_(static_cast<size_t>(shape.size)),
+      // It leads by the vote of the witness: the others are silent.
+      needs_witness_(options.witness->HalfOf(Witness::Question::kVote, term, log->progress()) ==
+                     Half::kWithThem) {
   if (log->uncommitted().has_value())
     // replicated-W7: a version that earlier terms may have committed is proposed again, as it is.
     log->Repropose(term);
@@ -120,14 +123,43 @@ bool LeaderState::HasAccepted(int32_t replica) const {
   return other.progress.accepted_term == term_ && other.progress.has_entry == mine.has_entry;
 }
 
-void LeaderState::AdvanceCommit(const std::vector<bool>& lost) {
+// More than half of all are fast: while they are there the witness hears nothing of a version.
+void LeaderState::AskWitness(const std::vector<bool>& acceptors, const std::vector<bool>& lost,
+                             Time now) {
+  const Progress& mine = log_->progress();
+  if (!IsQuorum(acceptors, lost, options_.witness->HalfIfWon())) return;
+  if (mine != halved_ || halved_since_ == 0) {
+    halved_ = mine;
+    halved_since_ = now;
+    std::vector<bool> near;
+    for (int32_t i = 0; i < size_; ++i) {
+      const Progress& other = followers_[static_cast<size_t>(i)].progress;
+      const uint64_t last = other.executed + (other.has_entry ? 1 : 0);
+      near.push_back(i == options_.self || last >= mine.executed);
+    }
+    needs_witness_ &= !IsQuorum(near, lost, Half::kMissing);
+  }
+  std::vector<bool> may_accept = acceptors;
+  for (int32_t i = 0; i < size_; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (!lost[index] && SilenceOf(i, lost, now) <= options_.election_timeout)
+      may_accept[index] = true;
+  }
+  const bool is_late = now - halved_since_ >= options_.election_timeout;
+  // replicated-W24: the witness is asked where the others are silent, or have not accepted for long.
+  needs_witness_ |= is_late || !IsQuorum(may_accept, lost, Half::kMissing);
+  if (needs_witness_) options_.witness->Ask(Witness::Question::kAccept, term_, mine);
+}
+
+void LeaderState::AdvanceCommit(const std::vector<bool>& lost, Time now) {
   const bool is_version = log_->uncommitted().has_value();
   if (!is_version && aggregator_.is_open()) return;
   std::vector<bool> acceptors;
   for (int32_t i = 0; i < size_; ++i) acceptors.push_back(HasAccepted(i));
   // replicated-W5: a version is committed once a majority has accepted it. replicated-W7a:
   // collecting begins once a majority has accepted the no-op entry.
-  if (!IsQuorum(acceptors, lost)) return;
+  const Half half = options_.witness->HalfOf(Witness::Question::kAccept, term_, log_->progress());
+  if (!IsQuorum(acceptors, lost, half)) return AskWitness(acceptors, lost, now);
   if (is_version) {
     log_->Commit();
     vain_ = 0;
@@ -232,7 +264,7 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
     forming_.reset();
     for (int32_t i = 0; i < size_; ++i) Replicate(i);
   }
-  AdvanceCommit(lost);
+  AdvanceCommit(lost, now);
   // replicated-W13: an attempt that waits for a silent member is abandoned; another one is made.
   if (forming_.has_value() && IsVain(lost, now, &until)) {
     forming_.reset();

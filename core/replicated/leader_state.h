@@ -21,6 +21,9 @@
 // that while. So is a member that answers again for which an attempt was vain: for as long as it
 // was silent. A silent member that gives nothing has no part in the next attempt.
 //
+// The witness (witness.h) is asked for its acceptance once half of the replicas have accepted, and
+// the others have not for election_timeout; then at once, until more than half are near again.
+//
 // A leader that collects, and knows that more is committed than it has, lacks committed entries:
 // those that live have voted for it, so only ranks that have left or died have them. It fires
 // nothing: it would commit these versions again.
@@ -41,6 +44,7 @@
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
 #include "core/replicated/shard_plan.h"
+#include "core/replicated/witness.h"
 
 namespace covey {
 
@@ -53,6 +57,7 @@ class LeaderState {
     const Kernels* kernels = nullptr;
     std::vector<int32_t> hosts;  // by member: a number of its host
     ShardLimits limits;
+    Witness* witness = nullptr;  // the replica's own
   };
 
   // `log` is the replica's own, `outbox` where messages go; both outlive the leader state.
@@ -121,7 +126,8 @@ class LeaderState {
     Time left_out_until = 0;  // it got no piece though all answered, by the hub too
   };
 
-  void AdvanceCommit(const std::vector<bool>& lost);
+  void AdvanceCommit(const std::vector<bool>& lost, Time now);
+  void AskWitness(const std::vector<bool>& acceptors, const std::vector<bool>& lost, Time now);
   bool LacksCommitted() const;
   uint64_t StatusOf(int32_t replica, const std::vector<bool>& lost);
   bool HasAccepted(int32_t replica) const;
@@ -163,6 +169,10 @@ class LeaderState {
   bool is_over_ = false;            // for one of them max_wait was, and a member was silent
   std::optional<Attempt> forming_;  // the attempt under way
   int stalled_ = 0;                 // attempts without a hub, since one came to a version
+  // What only half have accepted yet, since when, and whether the witness is to be asked at once.
+  Progress halved_;
+  Time halved_since_ = 0;
+  bool needs_witness_;
   bool has_begun_leave_ = false;
   uint64_t last_executed_ = 0;
   uint64_t last_ = ~uint64_t{0};  // no version is made after it

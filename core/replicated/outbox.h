@@ -36,6 +36,12 @@ struct EncodedMessage {
 struct KnownCommitted {
   uint64_t version = 0;
   Origin made;
+  // Versions after that one which were made in earlier terms are lost with the dead.
+  uint64_t lost_after = 0, lost_before = 0;
+
+  bool IsLost(uint64_t told, const Origin& of) const {
+    return told > lost_after && of.term < lost_before;
+  }
 };
 
 class Outbox {
@@ -53,6 +59,7 @@ class Outbox {
   }
   bool empty() const { return messages_.empty(); }
   uint64_t known_committed() const { return std::max(known_->version, log_->executed()); }
+  const KnownCommitted& known() const { return *known_; }
   std::vector<QueuedMessage> Take() { return std::exchange(messages_, {}); }
 
  private:

@@ -50,6 +50,7 @@ Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const 
       votes_(static_cast<size_t>(shape.size)),
       lost_(static_cast<size_t>(shape.size)),
       heard_at_(static_cast<size_t>(shape.size)),
+      witness_(options.has_witness && shape.size % 2 == 0, options.self),
       max_wait_(options.max_wait) {
   CHECK(options.hosts.size() == votes_.size(), "each member lies on a host");
   log_.AcceptNoOp(term_);
@@ -110,7 +111,10 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
   // replicated-W7: a later term ends this one; its leader is not known yet.
   if (message.term > term_) Follow(message.term);
   if (message.kind == Kind::kSnapshot) return OnSnapshot(from, std::move(message));
-  if (message.kind == Kind::kLeave) return OnLoss(from);
+  if (message.kind == Kind::kLeave) {
+    left_with_ = std::max(left_with_, message.executed);
+    return OnLoss(from);
+  }
   if (message.kind == Kind::kFetch) return formations_.OnFetch(from, message);
   if (message.kind == Kind::kPiece || message.kind == Kind::kRelay) {
     if (leader_state_ != nullptr) leader_state_->OnPiece(message.made, now);
@@ -181,14 +185,17 @@ void Replica::Relay(int32_t from, ReplicaMessage piece) {
 
 void Replica::NoteKnown(const ReplicaMessage& message) {
   const uint64_t told = std::max(message.known_committed, message.executed);
-  if (told < known_.version) return;
-  if (told > known_.version) known_ = {.version = told};
+  // replicated-W25: hearsay of what is lost.
+  if (told < known_.version || known_.IsLost(told, message.known_made)) return;
+  if (told > known_.version) known_.made = {};
+  known_.version = told;
   if (message.known_made.term > 0) known_.made = message.known_made;
   CommitKnown();
   formations_.OnCommitted(known_, term_, looked_at_);
 }
 
 void Replica::OnHeartbeat(ReplicaMessage heartbeat) {
+  if (heartbeat.made.term > known_.lost_before) ForgetLost(heartbeat.version, heartbeat.made.term);
   // Nothing that an earlier term has proposed can be committed any more.
   // replicated-W7a: the leader asks for its no-op entry, in its term.
   if (heartbeat.is_no_op && heartbeat.executed == executed() &&

@@ -44,6 +44,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,7 @@
 #include "core/replicated/leader_state.h"
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
+#include "core/replicated/witness.h"
 
 namespace covey {
 
@@ -69,6 +71,7 @@ class Replica final : public Versions, public EpochEnd {
     const Kernels* kernels = nullptr;
     std::vector<int32_t> hosts;  // by member: a number of its host
     ShardLimits limits;
+    bool has_witness = false;  // one that all of them reach: equal on all
   };
 
   // Equal on all ranks but for `self` and `max_wait` (partial-W1).
@@ -151,6 +154,15 @@ class Replica final : public Versions, public EpochEnd {
     elections_ = 0;  // the replica it has waited for in vain was not slow
   }
   Time Advance(Time now);
+  // The same with the witness, whose messages go another way: after each of these Advance.
+  std::optional<WitnessRequest> TakeWitnessRequest();
+  void OnWitness(const WitnessAnswer& answer, Time now);
+  // For how long the witness has not answered; 0: it has no question to answer.
+  Time WitnessSilence(Time now) const {
+    return witness_.waits_since() > 0 ? now - witness_.waits_since() : 0;
+  }
+  // Versions that this leader goes on without: only ranks had them that are dead.
+  const Lack& lost_versions() const { return lost_versions_; }
   // Messages to send, in this order.
   std::vector<EncodedMessage> TakeMessages();
 
@@ -216,6 +228,11 @@ class Replica final : public Versions, public EpochEnd {
   void Canvass();
   void EndCanvass();
   void AdvanceElection();
+  bool HaveVotes(Witness::Question question, uint64_t term);
+  void NoteLost(const WitnessRecord& record);
+  void GoOnWithoutTheDead(Half half);
+  void ForgetLost(uint64_t after, uint64_t before);
+  std::vector<int32_t> Lost() const;
   bool IsCommitUnknown() const;
   void NoteKnown(const ReplicaMessage& message);
   void BecomeLeader();
@@ -257,6 +274,10 @@ class Replica final : public Versions, public EpochEnd {
   bool has_heard_ = true;      // any replica, since its last election
   std::vector<Time> heard_at_;
   Time led_at_ = 0;  // when it heard of a leader last
+  Witness witness_;
+  Progress elected_with_;  // when it came to lead
+  Lack lost_versions_;
+  uint64_t left_with_ = 0;  // the last version that a rank has read which has left
 
   uint64_t step_ = 0, read_ = 0, member_status_ = 0, tries_ = 0;
   Time alone_since_ = 0;     // in finish(), without a quorum; 0: not

@@ -20,6 +20,7 @@ constexpr int kMostDeposed = 4;    // that count
 void Replica::Follow(uint64_t term) {
   term_ = term;
   leader_ = voted_for_ = -1;
+  witness_.Withdraw();
   standing_ = Standing::kFollower;
   told_status_ = 0;
   if (leader_state_ != nullptr) {
@@ -113,6 +114,7 @@ void Replica::StartElection() {
 }
 
 void Replica::RequestVotes(Standing standing) {
+  witness_.Withdraw();
   // Pre-votes stay: they come late where the network is slow.
   if (std::exchange(standing_, standing) != standing)
     std::fill(votes_.begin(), votes_.end(), false);
@@ -136,8 +138,79 @@ void Replica::OnVote(int32_t from, Standing standing) {
 
 void Replica::AdvanceElection() {
   // replicated-W4: a majority of votes, of the replicas that are not dead.
-  if (standing_ == Standing::kPreCandidate && IsQuorum(votes_, lost_)) StartElection();
-  if (standing_ == Standing::kCandidate && IsQuorum(votes_, lost_)) BecomeLeader();
+  if (standing_ == Standing::kPreCandidate && HaveVotes(Witness::Question::kLook, term_ + 1))
+    StartElection();
+  if (standing_ == Standing::kCandidate && HaveVotes(Witness::Question::kVote, term_))
+    BecomeLeader();
+}
+
+// Asks the witness where it decides.
+bool Replica::HaveVotes(Witness::Question question, uint64_t term) {
+  if (IsQuorum(votes_, lost_, witness_.HalfOf(question, term, log_.progress()))) return true;
+  if (witness_.is_there() && IsQuorum(votes_, lost_, witness_.HalfIfWon()))
+    witness_.Ask(question, term, log_.progress());
+  return false;
+}
+
+std::optional<WitnessRequest> Replica::TakeWitnessRequest() {
+  return witness_.TakeRequest(looked_at_);
+}
+
+void Replica::OnWitness(const WitnessAnswer& answer, Time now) {
+  if (has_departed_ || !witness_.OnAnswer(answer)) return;
+  const WitnessRecord& record = witness_.record();
+  if (record.term > term_) {
+    // replicated-W7: a later term ends this one; its leader is not known yet.
+    Follow(record.term);
+    witness_.Withdraw();
+    has_heard_ = true;  // it asks again
+  }
+  NoteLost(record);
+  AdvanceElection();
+  Drain(now);
+}
+
+// Versions that the witness has accepted are committed: a leader without them leads because all
+// that have them are dead.
+void Replica::NoteLost(const WitnessRecord& record) {
+  if (leader_state_ == nullptr || left_with_ > elected_with_.executed ||
+      record.accepted.accepted_term >= term_ ||
+      Progress::IsUpToDate(record.accepted, elected_with_))
+    return;
+  // replicated-W25: what only dead ranks had is told, and the others go on.
+  lost_versions_ = {.first = elected_with_.executed + 1,
+                    .last = std::max(record.last(), lost_versions_.last),
+                    .gone = Lost()};
+}
+
+// It leads for the dead, too, who may have told of versions that no other got. Ranks that have left
+// have read theirs: these are lacking (replicated-W7c).
+void Replica::GoOnWithoutTheDead(Half half) {
+  const std::vector<bool> nobody(votes_.size());
+  if (!witness_.is_there() || IsQuorum(votes_, nobody, half) || left_with_ > log_.executed())
+    return;
+  // What it has accepted may have been theirs.
+  witness_.Ask(Witness::Question::kLook, term_, elected_with_);
+  if (known_.version > log_.executed())
+    lost_versions_ = {.first = log_.executed() + 1, .last = known_.version, .gone = Lost()};
+  // replicated-W25: those that live go on from their own last version.
+  ForgetLost(log_.executed() + (log_.uncommitted().has_value() ? 1 : 0), term_);
+}
+
+// Versions after `after` that were made in terms before `before`.
+void Replica::ForgetLost(uint64_t after, uint64_t before) {
+  known_.lost_after = after;
+  known_.lost_before = before;
+  if (!known_.IsLost(known_.version, known_.made)) return;
+  known_.version = log_.executed();
+  known_.made = log_.made();
+}
+
+std::vector<int32_t> Replica::Lost() const {
+  std::vector<int32_t> lost;
+  for (int32_t i = 0; i < shape_.size; ++i)
+    if (lost_[static_cast<size_t>(i)]) lost.push_back(i);
+  return lost;
 }
 
 // Whether what it has accepted may be another entry than the one that was committed. Not if a
@@ -145,13 +218,17 @@ void Replica::AdvanceElection() {
 bool Replica::IsCommitUnknown() const {
   const std::vector<bool> nobody(votes_.size());
   const std::optional<ReplicatedEntry>& accepted = log_.uncommitted();
-  if (!accepted.has_value() || known_.version <= log_.executed() || IsQuorum(votes_, nobody))
+  const Half half = witness_.HalfOf(Witness::Question::kVote, term_, log_.progress());
+  if (!accepted.has_value() || known_.version <= log_.executed() || IsQuorum(votes_, nobody, half))
     return false;
   return known_.version != accepted->version || known_.made != accepted->made;
 }
 
 void Replica::BecomeLeader() {
   standing_ = Standing::kFollower;
+  const Half half = witness_.HalfOf(Witness::Question::kVote, term_, log_.progress());
+  if (half != Half::kWithThem) witness_.Withdraw();
+  elected_with_ = log_.progress();
   formations_.Drop();
   // replicated-W7c: its accepted version may differ from the one departed ranks have read: it
   // proposes nothing and lacks committed entries.
@@ -163,9 +240,11 @@ void Replica::BecomeLeader() {
                            .admission = options_.admission,
                            .kernels = options_.kernels,
                            .hosts = options_.hosts,
-                           .limits = options_.limits},
+                           .limits = options_.limits,
+                           .witness = &witness_},
       shape_, &geometry_, term_, &log_, &outbox_);
   leader_state_->EndWith(last_);
+  if (term_ > 1) GoOnWithoutTheDead(half);
   LearnLeader(options_.self, led_at_);
 }
 

@@ -75,7 +75,9 @@ struct ReplicaMessage {
   // kPropose, kAppendEntry, kPiece, kRelay, kFetch: which; kRequestVote, kRequestPreVote,
   // kAppendResponse: the accepted, uncommitted one; 0: none.
   uint64_t version = 0;
-  Origin made;  // of that version
+  // Of that version. kHeartbeat: what is after `version`, and was made in an earlier term, is lost
+  // with the dead (replicated-W25).
+  Origin made;
   // kRequestVote, kRequestPreVote, kAppendResponse: the term in which what the writer has accepted
   // was proposed, and the attempt (Progress).
   uint64_t accepted_term = 0, attempt = 0;

@@ -52,7 +52,8 @@ void ReplicaPort::Open(const std::vector<uint64_t>& places) {
                        .election_timeout = silence + length * kGracePerByte,
                        .kernels = options.kernels,
                        .hosts = hosts_,
-                       .limits = {}},
+                       .limits = {},
+                       .has_witness = driver_.ask_witness != nullptr},
       bundle_.shape, bundle_.layout);
 }
 
@@ -187,13 +188,55 @@ ChannelPort::Pass ReplicaPort::Advance(Time now, bool is_sent) {
   const std::lock_guard lock(mutex_);
   is_sent_ = is_sent;
   Pass pass;
+  HearWitness(now);
   pass.until = replica_->Advance(now);
+  AskWitness();
   pass.messages = replica_->TakeMessages();
   if (!pass.messages.empty()) is_sent_ = false;
   pass.moved = waiters_.Check();
   pass.is_busy = replica_->IsBusy();
   WatchSilence(now);
+  if (driver_.ask_witness != nullptr) WatchWitness(now);
   return pass;
+}
+
+void ReplicaPort::HearWitness(Time now) {
+  if (driver_.hear_witness == nullptr) return;
+  for (WitnessAnswer answer; driver_.hear_witness(channel_, &answer);)
+    replica_->OnWitness(answer, now);
+}
+
+void ReplicaPort::AskWitness() {
+  if (driver_.ask_witness == nullptr) return;
+  while (const std::optional<WitnessRequest> request = replica_->TakeWitnessRequest())
+    driver_.ask_witness(channel_, *request);
+}
+
+std::string ReplicaPort::NamesOf(const std::vector<int32_t>& members) const {
+  std::string names;
+  for (const int32_t member : members)
+    names += (names.empty() ? "rank " : ", rank ") +
+             std::to_string(ToInt(group_->members[static_cast<size_t>(member)]));
+  return names;
+}
+
+void ReplicaPort::WatchWitness(Time now) {
+  if (!has_missed_witness_ && replica_->WitnessSilence(now) > driver_.lease / 2) {
+    has_missed_witness_ = true;
+    driver_.log->Write(
+        LogLevel::kWarn,
+        "coveyrun, the witness of '" + bundle_.name + "', has not answered for " +
+            std::to_string(replica_->WitnessSilence(now) / kMillisecond) +
+            " ms: without it no half of the ranks makes versions, only more than half of them");
+  }
+  const Versions::Lack& lost = replica_->lost_versions();
+  if (lost.last == 0 || lost.last == told_lost_) return;
+  told_lost_ = lost.last;
+  driver_.log->Write(LogLevel::kWarn, "versions " + std::to_string(lost.first) + " to " +
+                                          std::to_string(lost.last) + " of '" + bundle_.name +
+                                          "' are lost: only ranks had them that are dead (of " +
+                                          NamesOf(lost.gone) + "); training goes on from version " +
+                                          std::to_string(lost.first - 1));
 }
 
 void ReplicaPort::WatchSilence(Time now) {
@@ -212,8 +255,10 @@ void ReplicaPort::WatchSilence(Time now) {
       LogLevel::kWarn,
       "version " + std::to_string(replica_->executed() + 1) + " of '" + bundle_.name +
           "' is held up, longer than max_wait: without shared memory a version needs a majority of "
-          "the ranks (of two: the first), and these are silent: " +
-          who + "; it goes on when enough of them answer, or are found to be dead");
+          "the ranks (of exactly half: " +
+          (driver_.ask_witness == nullptr ? "the first" : "the vote of coveyrun") +
+          "), and these are silent: " + who +
+          "; it goes on when enough of them answer, or are found to be dead");
 }
 
 }  // namespace covey

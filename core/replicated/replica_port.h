@@ -11,6 +11,7 @@
 #define COVEY_CORE_REPLICATED_REPLICA_PORT_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/partial/rounds_port.h"
@@ -63,7 +64,11 @@ class ReplicaPort final : public RoundsPort, public ChannelPort {
   void Stir() override { driver_.kick(); }
   Versions& versions() override { return *replica_; }
   Offer FindOffer(uint64_t applied) override;
+  void HearWitness(Time now);
+  void AskWitness();
   void WatchSilence(Time now);
+  void WatchWitness(Time now);
+  std::string NamesOf(const std::vector<int32_t>& members) const;
 
   Driver driver_;
   std::vector<int32_t> hosts_;
@@ -76,6 +81,8 @@ class ReplicaPort final : public RoundsPort, public ChannelPort {
   bool is_sent_ = true;         // everything that was queued
   Time no_quorum_since_ = 0;    // no majority answers; 0: one does
   Time next_warning_ = 0;
+  bool has_missed_witness_ = false;  // said already
+  uint64_t told_lost_ = 0;           // the last version that was lost, as told
 };
 
 }  // namespace covey

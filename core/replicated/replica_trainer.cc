@@ -193,10 +193,7 @@ bool Replica::HaveAllLeft() {
 
 Versions::Lack Replica::Lacking() {
   if (!LacksCommitted()) return {};
-  Lack lack{.first = executed() + 1, .last = known_.version, .gone = {}};
-  for (int32_t i = 0; i < shape_.size; ++i)
-    if (lost_[static_cast<size_t>(i)]) lack.gone.push_back(i);
-  return lack;
+  return {.first = executed() + 1, .last = known_.version, .gone = Lost()};
 }
 
 bool Replica::LacksCommitted() const {
@@ -286,7 +283,11 @@ std::vector<Replica::Silence> Replica::MissingForQuorum(Time now) const {
     answers[index] = false;
     silences.push_back({i, since});
   }
-  if (IsQuorum(answers, lost_)) silences.clear();
+  // replicated-W22: the witness is with those that lead, or are led, while it answers.
+  const bool is_with =
+      (is_led || leader_state_ != nullptr) && WitnessSilence(now) <= options_.election_timeout;
+  const Half half = is_with || !witness_.is_there() ? witness_.HalfIfWon() : Half::kMissing;
+  if (IsQuorum(answers, lost_, half)) silences.clear();
   return silences;
 }
 

@@ -58,6 +58,7 @@ struct Progress {
   uint64_t attempt = 0;        // and the attempt, if it was made in that term
   bool has_entry = false;      // and that is a version, not the no-op entry
 
+  bool operator==(const Progress&) const = default;
   // A replica that is as far as `mine` may vote for one that is as far as `theirs`.
   static bool IsUpToDate(const Progress& mine, const Progress& theirs);
 };

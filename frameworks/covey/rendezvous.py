@@ -51,7 +51,7 @@ _OF_PMI = {"PMIX_RANK", "PMI_RANK"}
 _OF_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 _OF_COVEYRUN = {
     *("COVEY_RANK", "COVEY_SIZE", "COVEY_LOCAL_RANK", "COVEY_LOCAL_SIZE", "COVEY_SHM_FD"),
-    *("COVEY_BOOK_FD", "COVEY_LISTEN_FD"),
+    *("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "COVEY_WITNESS_FD"),
 }
 _SEVERAL_HOSTS = (
     "{} on several hosts ({}): here memory joins those of one host; start them with coveyrun -H or "
@@ -370,6 +370,7 @@ def _on_this_host(rank: int, size: int, shm_fd: int) -> Dict[str, object]:
         # Not what belongs to a job that this one was started in.
         "summary_fd": -1,
         "book_fd": -1,
+        "witness_fd": -1,
         "listen_fd": -1,
     }
 

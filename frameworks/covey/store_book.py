@@ -152,6 +152,7 @@ def _settings(text: str, rank: int, size: int) -> Dict[str, Any]:
         "shm_fd": -1,
         "summary_fd": -1,
         "book_fd": made,
+        "witness_fd": -1,
     }
 
 

@@ -1,5 +1,6 @@
 """Goal: the parts of a job on several hosts decide rightly: names of hosts, places of ranks, the
-network, the book, messages, what is carried. Method: they are pure, or use a pipe; times are given.
+network, the book, messages, what is carried, the records of witnesses. Method: they are pure, or
+use a pipe; times are given.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import ipaddress
 import os
 import select
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from covey.launch.network import Address, HostNetworks
 from covey.launch.pulse import Heart, Pulse
 from covey.launch.spec import Host, JobSpec, LaunchError
 from covey.launch.wire import Wire
+from covey.launch.witness import Witnesses
 from covey.rendezvous import under_coveyrun
 
 
@@ -110,6 +113,7 @@ class PlacesTest(unittest.TestCase):
     def test_the_variables_of_a_rank_on_several_hosts(self) -> None:
         spec = JobSpec(command=["true"], size=3, gpus=["4", "5", "6"])
         base = {"COVEY_BOOK_FD": "90", "COVEY_LISTEN_FD": "91", "GROUP_RANK": "7"}
+        base["COVEY_WITNESS_FD"] = "92"
         place = hosts.places([2, 3])[4]
         env = rank_environment(base, spec, place, "job", Descriptors(3, 4, 5), ("10.0.0.1", 99))
         wanted = {
@@ -121,7 +125,8 @@ class PlacesTest(unittest.TestCase):
             "CUDA_VISIBLE_DEVICES": "6",
         }
         self.assertEqual({name: env.get(name) for name in wanted}, wanted)
-        self.assertNotIn("COVEY_LISTEN_FD", env, "of the job that this one was started in")
+        for name in ("COVEY_LISTEN_FD", "COVEY_WITNESS_FD"):
+            self.assertNotIn(name, env, "of the job that this one was started in")
         self.assertTrue(under_coveyrun(env))
         env = rank_environment(base, spec, hosts.places([3])[0], "job", Descriptors(3, 4))
         self.assertFalse({"COVEY_BOOK_FD", "GROUP_RANK"} & set(env))
@@ -322,6 +327,32 @@ class WireTest(unittest.TestCase):
             while beats < 3:
                 self.assertTrue(select.select([self.read_fd], [], [], harness.LIMIT_S)[0])
                 beats += len(self.wire.receive())
+
+
+class WitnessTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.witnesses = Witnesses()
+
+    def ask(self, channel: int, number: int, state: int, record: bytes = b"") -> List[object]:
+        answer = self.witnesses.answer(struct.pack("<QQQ", channel, number, state) + record)
+        assert answer is not None
+        return [*struct.unpack_from("<QQQ?", answer), answer[25:]]
+
+    def test_a_record_changes_for_whoever_has_seen_its_last_state(self) -> None:
+        self.assertEqual(self.ask(7, 1, 0), [7, 1, 0, False, b""])
+        self.assertEqual(self.ask(7, 2, 0, b"one"), [7, 2, 1, True, b"one"])
+        self.assertEqual(self.ask(7, 1, 0, b"two"), [7, 1, 1, False, b"one"])
+        self.assertEqual(self.ask(7, 2, 1, b"two"), [7, 2, 2, True, b"two"])
+        self.assertEqual(self.ask(7, 3, 2), [7, 3, 2, False, b"two"])
+
+    def test_channels_have_records_of_their_own(self) -> None:
+        self.ask(7, 1, 0, b"one")
+        self.assertEqual(self.ask(8, 1, 0), [8, 1, 0, False, b""])
+
+    def test_what_is_no_request_has_no_answer(self) -> None:
+        self.assertIsNone(self.witnesses.answer(b"short"))
+        self.assertIsNone(self.witnesses.answer(bytes(24) + bytes(257)))
+        self.assertEqual(self.ask(0, 0, 0), [0, 0, 0, False, b""])
 
 
 class AgentTest(unittest.TestCase):

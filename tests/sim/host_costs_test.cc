@@ -75,6 +75,17 @@ TEST(HostCostsTest, RanksMayComeInAnyOrder) {
     }
 }
 
+TEST(HostCostsTest, AWitnessHearsNothingAndAChainIsAsShort) {
+  for (const int32_t hosts : {2, 4, 16, 64})
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      SCOPED_TRACE(std::to_string(hosts) + " hosts, seed " + std::to_string(seed));
+      ExpectFewMessages(
+          CountHostCosts(
+              {.hosts = hosts, .shards = 8, .spread = 20, .seed = seed, .has_witness = true}),
+          hosts);
+    }
+}
+
 TEST(HostCostsTest, NoRankCarriesMoreThanTwoSums) {
   std::vector<int32_t> all = {2, 3, 4, 6, 8, 16, 32, 48, 64};
   if (IsSlow()) all.insert(all.end(), {128, 256, 512, 1000, kMostHosts});

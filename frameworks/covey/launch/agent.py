@@ -3,8 +3,9 @@
 It talks to coveyrun over its standard input and output, and ends when its input does, with all that
 it has started. The messages of each side:
 
-    coveyrun  hello  reach (hosts, their listeners)  start (book)  signal, ask  (end of input)
-    agent     hello, ready or refused  reached       started       out, err, told, exit, deaf, lost
+    coveyrun  hello  reach (hosts, their listeners)  start (book)  signal, ask, witness  (the end)
+    agent     hello, ready or refused  reached       started       out, err, told, exit, deaf, lost,
+                                                                   witness
 
 `job` follows hello from coveyrun and is answered by ready; either side may say alive at any time.
 `covey doctor` sends `look` instead of `job`, and then asks without starting anything:

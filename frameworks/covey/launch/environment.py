@@ -32,7 +32,7 @@ OF_TORCHRUN = (
 # they preload.
 OF_LAUNCHERS = ("COVEY_RENDEZVOUS", "COVEY_SECRET_FILE", "COVEY_PRELOAD")
 # The launcher may itself be a rank of a job on several hosts: these are of that job.
-OF_HOSTS = ("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "GROUP_RANK")
+OF_HOSTS = ("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "COVEY_WITNESS_FD", "GROUP_RANK")
 
 
 def threads_per_rank(size: int) -> int:

@@ -21,6 +21,7 @@ from covey.launch.hosts import Place, places
 from covey.launch.pulse import Heart
 from covey.launch.spec import JobSpec, LaunchError
 from covey.launch.waiting import Waiting
+from covey.launch.witness import Witnesses
 
 # A host may import the package, and preload modules, for so long.
 _PREPARE_S = 120.0
@@ -105,6 +106,7 @@ class Fleet:
         self._ranks: Dict[int, RemoteRank] = {}
         self._selector = selectors.EpollSelector()
         self._heart: Optional[Heart] = None
+        self._witnesses = Witnesses()
         self.deaf: List[int] = []  # ranks that cannot say where they are, since it was emptied
         self.has_traces = False  # some host has
         self.job_id = secrets.token_hex(8)
@@ -273,6 +275,10 @@ class Fleet:
             self.has_traces = self.has_traces or message["has_traces"]
         elif kind == "told":
             sink.told(message["text"])
+        elif kind == "witness":
+            answer = self._witnesses.answer(bytes.fromhex(message["packet"]))
+            if answer is not None:
+                channel.wire.send("witness", rank=message["rank"], packet=answer.hex())
         elif kind == "deaf":
             self.deaf += message["ranks"]
         elif kind == "lost":

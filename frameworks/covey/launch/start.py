@@ -78,6 +78,7 @@ class HostPart:
         listeners: a rank's each, closed when it has started; none without a book.
         store: the address and port of a store that rank 0 may serve; None: there is none that all
             ranks know.
+        witnesses: a rank's each, its way to the keeper of witnesses, which stay the caller's.
     """
 
     places: Sequence[Place]
@@ -85,6 +86,7 @@ class HostPart:
     book: str = ""
     listeners: Sequence[socket.socket] = ()
     store: Optional[Tuple[str, int]] = None
+    witnesses: Sequence[socket.socket] = ()
 
     def start(
         self,
@@ -106,6 +108,9 @@ class HostPart:
                 for place in self.places
             ]
             passed = [fd for fd in fds if fd >= 0]
+            for env, witness in zip(envs, self.witnesses):
+                env["COVEY_WITNESS_FD"] = str(witness.fileno())
+                passed.append(witness.fileno())
             start = ours.enter_context(starting(spec, envs, passed, wait))
             for place, env, own in itertools.zip_longest(self.places, envs, self.listeners):
                 yield RankProcess(place.rank, start(env, -1 if own is None else own.fileno()))

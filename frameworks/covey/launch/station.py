@@ -24,7 +24,12 @@ from covey.launch.summary import Summary
 
 
 class Station:
-    """One host's part of a job. Close it when the ranks have ended."""
+    """One host's part of a job. Close it when the ranks have ended.
+
+    Attributes:
+        witnesses: by rank, its requests to the keeper of witnesses, and the answers; none where
+            all ranks are on one host.
+    """
 
     def __init__(self, job: Dict[str, Any]) -> None:
         """`job`: the message, see fleet.py."""
@@ -35,6 +40,7 @@ class Station:
         self._spec = JobSpec(size=len(self._places), **job["spec"])
         self._port = StorePort()
         self.summary = Summary()
+        self.witnesses: Dict[int, socket.socket] = {}
 
     @property
     def store_port(self) -> Optional[int]:
@@ -84,11 +90,21 @@ class Station:
         while self._listeners and not message["book"]:
             self._listeners.pop().close()
         memory = make_memory(spec.size)
+        theirs = [self._witness(place.rank) for place in self._places] if message["book"] else []
         try:
-            part = HostPart(self._places, memory, message["book"], self._listeners, store)
+            part = HostPart(self._places, memory, message["book"], self._listeners, store, theirs)
             yield from part.start(spec, self._environ, (message["job"], self.summary.fd), wait)
         finally:
             os.close(memory)
+            for witness in theirs:
+                witness.close()
+
+    def _witness(self, rank: int) -> socket.socket:
+        """The rank's end of its way to the keeper of witnesses."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        self.witnesses[rank] = ours
+        return theirs
 
     def has_traces(self) -> bool:
         """Whether there are traces in the folder for them."""
@@ -98,5 +114,7 @@ class Station:
         """May be called again."""
         for listener in self._listeners:
             listener.close()
+        for witness in self.witnesses.values():
+            witness.close()
         self._port.close()
         self.summary.close()

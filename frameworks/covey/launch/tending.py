@@ -6,6 +6,7 @@ here. Internal.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -23,6 +24,7 @@ from covey.launch.wire import Wire
 # With so much unsent the ranks' pipes are left alone: a rank that writes faster waits.
 _MOST_UNSENT_BYTES = 1 << 20
 _DRAIN_READS = 1024
+_MOST_PACKET_BYTES = 512
 _POLL_S = 0.05  # where the system has no descriptor for a process's end
 _FAREWELL_S = 1.0
 
@@ -47,9 +49,12 @@ class Tending:
         self._ranks[process.rank] = process
         for name, fd in (("out", process.stdout_fd), ("err", process.stderr_fd)):
             self._everything.register(fd, selectors.EVENT_READ, (process.rank, name))
-        if process.exit_fd is not None:
-            for selector in (self._everything, self._but_output):
+        for selector in (self._everything, self._but_output):
+            if process.exit_fd is not None:
                 selector.register(process.exit_fd, selectors.EVENT_READ, None)
+            if process.rank in self._station.witnesses:
+                witness = self._station.witnesses[process.rank]
+                selector.register(witness, selectors.EVENT_READ, (process.rank, "witness"))
 
     def run(self) -> None:
         """Until coveyrun has closed the wire, or is lost, and no rank is left."""
@@ -71,7 +76,10 @@ class Tending:
         for key, _ in ready:
             if key.data is not None:
                 rank, name = key.data
-                self._pass_on(key.fd, rank, name, READS_PER_TURN)
+                if name == "witness":
+                    self._ask_witness(rank)
+                else:
+                    self._pass_on(key.fd, rank, name, READS_PER_TURN)
         self._wire.flush()
         deaf = []
         for message in self._wire.receive():
@@ -113,12 +121,30 @@ class Tending:
                 return
             self._wire.send(name, rank=rank, text=data.decode("utf-8", "surrogateescape"))
 
+    def _ask_witness(self, rank: int) -> None:
+        witness = self._station.witnesses[rank]
+        try:
+            request = witness.recv(_MOST_PACKET_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            request = b""
+        if request:
+            self._wire.send("witness", rank=rank, packet=request.hex())
+        else:
+            self._everything.unregister(witness)
+            self._but_output.unregister(witness)
+
     def _obey(self, message: dict) -> List[int]:
         """Takes the messages of coveyrun. Returns the ranks that cannot say where they are."""
         if message["covey"] == "signal":
             self._pulse.is_suspended = message["number"] == signal.SIGSTOP
             for rank in message["ranks"]:
                 self._ranks[rank].signal_group(message["number"])
+        elif message["covey"] == "witness":
+            with contextlib.suppress(OSError):  # The rank has ended.
+                witness = self._station.witnesses[message["rank"]]
+                witness.send(bytes.fromhex(message["packet"]))
         elif message["covey"] == "ask":
             return [rank for rank in message["ranks"] if not self._ranks[rank].ask_where()]
         return []

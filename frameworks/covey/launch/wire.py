@@ -11,7 +11,7 @@ import os
 import threading
 from typing import Any, Dict, List
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Number of what the messages say; both sides have the same one."""
 
 _READ_BYTES = 1 << 18

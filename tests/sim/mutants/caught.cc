@@ -48,6 +48,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "rounds") return RunRounds(seed).failure;
   if (focus == "models") return RunModels(seed).failure;
   if (focus == "hosts") return RunHosts(seed).failure;
+  if (focus == "witnesses") return RunHostsWithWitness(seed).failure;
   if (focus == "host_models") return RunHostModels(seed).failure;
   if (focus == "host_silence") return RunHostSilence(seed).failure;
   if (focus == "pairs") return RunPairs(seed).failure;
@@ -96,7 +97,7 @@ std::vector<uint64_t> SeedsOf(const Mutant& mutant) {
       seeds.insert(seeds.end(), std::begin(kRoundSeeds), std::end(kRoundSeeds));
     if (focus == "hosts") seeds.insert(seeds.end(), std::begin(kHostSeeds), std::end(kHostSeeds));
   }
-  const bool in_rounds = focus == "rounds" || focus == "hosts";
+  const bool in_rounds = focus == "rounds" || focus == "hosts" || focus == "witnesses";
   const uint64_t most = in_rounds          ? kMostRoundSeeds
                         : focus == "pairs" ? kMostPairSeeds
                                            : kMostSeeds;

@@ -38,7 +38,8 @@ class CostSimulation {
                            .election_timeout = kElectionTimeout,
                            .kernels = &ScalarKernels(),
                            .hosts = hosts,
-                           .limits = {.least_bytes = kShardBytes, .most_bytes = kShardBytes}},
+                           .limits = {.least_bytes = kShardBytes, .most_bytes = kShardBytes},
+                           .has_witness = options.has_witness},
           RoundMemory::Shape{.size = options.hosts, .log = 2}, layout_));
   }
 
@@ -96,6 +97,7 @@ class CostSimulation {
       // A pass of the engine ends when a look at the replica moves no version.
       while (replica.Advance(now) <= now) {
       }
+      if (replica.TakeWitnessRequest().has_value()) Fail("the witness is asked");
       for (EncodedMessage& message : replica.TakeMessages()) {
         Count(r, message);
         mail_.push_back({r, std::move(message)});

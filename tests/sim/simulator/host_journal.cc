@@ -24,6 +24,13 @@ void HostJournal::Fail(const std::string& what) {
   if (failure_.empty()) failure_ = what;
 }
 
+bool HostJournal::HasAll(const ReplicatedLog& log) const {
+  if (log.executed() >= versions()) return true;
+  const std::optional<ReplicatedEntry>& accepted = log.uncommitted();
+  return accepted.has_value() && accepted->version == versions() &&
+         accepted->made == results_.back().made;
+}
+
 void HostJournal::OnFewer(int32_t rank) {
   fewer_ = true;
   exemptable_[static_cast<size_t>(rank)] = true;

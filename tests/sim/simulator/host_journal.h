@@ -33,6 +33,8 @@ class HostJournal {
   const std::string& failure() const { return failure_; }
   uint64_t hash() const { return hash_; }
   uint64_t versions() const { return results_.size(); }
+  // Whether a replica with that log has all of them.
+  bool HasAll(const ReplicatedLog& log) const;
   uint64_t late() const { return late_; }
   uint64_t merged() const { return merged_; }
   uint64_t expired() const { return expired_; }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kMostTurns = 400'000;  // for each rank
 constexpr Time kLongestTurn = 20 * kMicrosecond;
+constexpr Time kGracesOfCuts = 60;
 
 RoundSwarm Drawn(Rng* rng, int32_t size) {
   RoundSwarm swarm = RoundSwarm::Draw(rng, 0);
@@ -59,7 +60,7 @@ std::vector<int32_t> DrawHosts(Rng rng, int32_t size) {
 
 }  // namespace
 
-HostSimulation::HostSimulation(uint64_t seed, int32_t size, bool has_models)
+HostSimulation::HostSimulation(uint64_t seed, int32_t size, bool has_models, bool has_witness)
     : rng_(seed),
       swarm_(has_models ? WithModels(Drawn(&rng_, size), Rng(seed * 7 + 3)) : Drawn(&rng_, size)),
       hosts_(DrawHosts(Rng(seed * 3 + 1), swarm_.size)),
@@ -82,6 +83,11 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size, bool has_models)
       players_(static_cast<size_t>(swarm_.size)),
       links_(players_.size() * players_.size()),
       cut_(DrawCut(Rng(seed * 5 + 2))) {
+  if (has_witness) {
+    split_ = DrawSplit(Rng(seed * 13 + 6));
+    witness_ = std::make_unique<HostWitness>(Rng(seed * 17 + 7), players_.size(), now_,
+                                             kGracesOfCuts * grace_, longest_delay_);
+  }
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
     player.told.resize(players_.size());
@@ -94,7 +100,8 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size, bool has_models)
                          .election_timeout = grace_,
                          .kernels = &ScalarKernels(),
                          .hosts = hosts_,
-                         .limits = {.least_bytes = 64, .most_bytes = 128}},
+                         .limits = {.least_bytes = 64, .most_bytes = 128},
+                         .has_witness = has_witness},
         RoundMemory::Shape{.size = swarm_.size, .log = swarm_.log, .hypers = 2, .models = rule_},
         layout_);
   }
@@ -109,8 +116,29 @@ HostSimulation::Cut HostSimulation::DrawCut(Rng rng) const {
   return cut;
 }
 
+HostSimulation::Split HostSimulation::DrawSplit(Rng rng) const {
+  if (rng.Percent(30)) return {};
+  // Half of them, or any.
+  uint64_t side = 0;
+  const size_t half = players_.size() / 2;
+  for (size_t left = rng.Percent(80) ? half : 1 + rng.Below(players_.size() - 1); left > 0;) {
+    const uint64_t bit = uint64_t{1} << rng.Below(players_.size());
+    if ((side & bit) == 0) --left;
+    side |= bit;
+  }
+  Split split{.side = side, .to_it = rng.Percent(75)};
+  split.from_it = !split.to_it || rng.Percent(70);
+  const auto length = static_cast<uint64_t>(kGracesOfCuts * grace_);
+  split.begin = now_ + static_cast<Time>(rng.Below(length / 2));
+  split.end = split.begin + static_cast<Time>(rng.Below(length));
+  return split;
+}
+
 // 0: the link is there.
 Time HostSimulation::CutUntil(int32_t from, int32_t to) const {
+  const bool is_out = (split_.side >> from & 1) != 0, is_in = (split_.side >> to & 1) != 0;
+  const bool is_split = is_out != is_in && (is_in ? split_.to_it : split_.from_it);
+  if (is_split && split_.begin <= now_ && now_ < split_.end) return split_.end;
   const auto a = static_cast<size_t>(from), b = static_cast<size_t>(to);
   const bool is_it =
       (a == cut_.from && b == cut_.to) || (cut_.both_ways && a == cut_.to && b == cut_.from);
@@ -129,7 +157,17 @@ bool HostSimulation::CanSpare(int32_t rank, bool leaves) const {
     in.push_back(player.state == State::kRuns && !player.leaves && !is_it);
     lost.push_back(player.state == State::kKilled || player.leaves || (is_it && leaves));
   }
-  return IsQuorum(in, lost) && std::count(in.begin(), in.end(), true) > 0;
+  if (std::count(in.begin(), in.end(), true) == 0) return false;
+  if (witness_ == nullptr) return IsQuorum(in, lost);
+  // Some of those left have all versions, and what the witness has accepted, or will have.
+  bool is_known = false;
+  for (size_t r = 0; r < players_.size(); ++r) {
+    const ReplicatedLog& log = players_[r].replica->log();
+    is_known |= in[r] && journal_.HasAll(log) &&
+                Progress::IsUpToDate(witness_->record().accepted, log.progress());
+  }
+  return is_known && !witness_->HasRequestOf(rank) &&
+         IsQuorum(in, lost, witness_->may_be_gone() ? Half::kMissing : Half::kWithThem);
 }
 
 void HostSimulation::Strike() {
@@ -222,7 +260,9 @@ HostVerdict HostSimulation::Verdict(uint64_t turns) const {
           .abandoned = abandoned,
           .by_hub = by_hub_,
           .left = left_,
-          .lacking = lacking_};
+          .lacking = lacking_,
+          .witness_votes = witness_ == nullptr ? 0 : witness_->votes(),
+          .witness_acceptances = witness_ == nullptr ? 0 : witness_->acceptances()};
 }
 
 // ---- Actions of ranks ---------------------------------------------------------------------------
@@ -239,7 +279,9 @@ void HostSimulation::Act(int32_t rank) {
   }
   HearOfLosses(rank);
   for (uint64_t messages = rng_.Below(has_storms_ ? 3 : 8); messages > 0; --messages) Deliver(rank);
+  if (witness_ != nullptr) CallWitness(rank);
   player.replica->Advance(now_);
+  if (witness_ != nullptr) CallWitness(rank);
   Check(rank);
   const bool slow = (swarm_.slow_ranks >> rank & 1) != 0 && !rng_.Percent(3);
   if (!slow && rng_.Percent(50)) Train(rank);
@@ -250,6 +292,14 @@ void HostSimulation::Act(int32_t rank) {
   if (player.replica->term() > player.term) terms_.insert(player.replica->term());
   player.term = player.replica->term();
   if (player.replica->leads() && player.term > 1) elections_.insert(player.term);
+}
+
+void HostSimulation::CallWitness(int32_t rank) {
+  Replica& replica = *players_[static_cast<size_t>(rank)].replica;
+  for (WitnessAnswer answer; witness_->Receive(rank, now_, &answer);)
+    replica.OnWitness(answer, now_);
+  if (std::optional<WitnessRequest> request = replica.TakeWitnessRequest())
+    witness_->Send(rank, *std::move(request), now_);
 }
 
 // A rank that is stopped here has sent some of its messages.
@@ -311,5 +361,10 @@ void HostSimulation::Check(int32_t rank) {
 }
 
 HostVerdict RunHosts(uint64_t seed, int32_t size) { return HostSimulation(seed, size).Run(); }
+
+HostVerdict RunHostsWithWitness(uint64_t seed) {
+  constexpr int32_t kSizes[] = {2, 2, 2, 2, 4, 4, 4, 4, 4, 6};
+  return HostSimulation(seed, kSizes[seed % std::size(kSizes)], false, true).Run();
+}
 
 }  // namespace covey

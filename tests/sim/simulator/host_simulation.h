@@ -35,10 +35,13 @@ struct HostVerdict {
   uint64_t by_hub = 0;       // versions that were made with a hub
   uint64_t left = 0;         // ranks that left while others ran,
   uint64_t lacking = 0;      // and ranks that lack what others have taken along
+  uint64_t witness_votes = 0, witness_acceptances = 0;
 };
 
 // Runs one seed to its end; of so many ranks, where that is not 0.
 HostVerdict RunHosts(uint64_t seed, int32_t size = 0);
+// Of an even number of ranks, with a witness (host_witness.h) and cuts between halves of them.
+HostVerdict RunHostsWithWitness(uint64_t seed);
 
 }  // namespace covey
 #endif  // COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_

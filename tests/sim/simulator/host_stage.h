@@ -13,6 +13,7 @@
 #include "core/replicated/replica.h"
 #include "tests/sim/simulator/host_journal.h"
 #include "tests/sim/simulator/host_simulation.h"
+#include "tests/sim/simulator/host_witness.h"
 #include "tests/sim/simulator/round_swarm.h"
 
 namespace covey {
@@ -20,7 +21,7 @@ namespace covey {
 class HostSimulation {
  public:
   // `has_models`: ranks average models; else they sum gradients.
-  HostSimulation(uint64_t seed, int32_t size, bool has_models = false);
+  HostSimulation(uint64_t seed, int32_t size, bool has_models = false, bool has_witness = false);
   virtual ~HostSimulation() = default;
   HostVerdict Run();
 
@@ -62,11 +63,19 @@ class HostSimulation {
   std::deque<Mail>& LinkOf(int32_t from, int32_t to) {
     return links_[static_cast<size_t>(from * swarm_.size + to)];
   }
+  // The same of all links between these ranks and the others.
+  struct Split {
+    uint64_t side = 0;
+    bool to_it = true, from_it = true;
+    Time begin = kNever, end = kNever;
+  };
   Cut DrawCut(Rng rng) const;
+  Split DrawSplit(Rng rng) const;
   Time CutUntil(int32_t from, int32_t to) const;
   void Strike();
   bool CanSpare(int32_t rank, bool leaves) const;
   void Act(int32_t rank);
+  void CallWitness(int32_t rank);
   void Deliver(int32_t rank);
   void HearOfLosses(int32_t rank);
   void Send(int32_t rank);
@@ -113,6 +122,8 @@ class HostSimulation {
   std::vector<Player> players_;
   std::vector<std::deque<Mail>> links_;
   Cut cut_;
+  Split split_;
+  std::unique_ptr<HostWitness> witness_;  // null: there is none
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
   uint64_t skipped_ = 0, taken_ = 0, empty_steps_ = 0, left_ = 0, lacking_ = 0, by_hub_ = 0;
   std::set<uint64_t> terms_, elections_;

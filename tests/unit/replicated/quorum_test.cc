@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace covey {
 namespace {
 
@@ -36,6 +38,21 @@ TEST(QuorumTest, MoreThanHalfDecideAndOfAHalfTheOneWithTheFirst) {
     std::vector<bool> first(size);
     for (size_t i = 0; i < (size + 1) / 2; ++i) first[i] = true;
     EXPECT_TRUE(IsQuorum(first, nobody)) << size;
+  }
+}
+
+// The witness is on one side at most.
+TEST(QuorumTest, WithAWitnessOneHalfDecidesAndNeverBoth) {
+  for (size_t size = 1; size <= 12; ++size) {
+    const std::vector<bool> nobody(size);
+    for (uint64_t bits = 0; bits < uint64_t{1} << size; ++bits) {
+      const std::vector<bool> these = SetOf(size, bits), others = SetOf(size, ~bits);
+      const bool decide = IsQuorum(these, nobody, Half::kWithThem);
+      EXPECT_NE(decide, IsQuorum(others, nobody, Half::kMissing)) << size << ", set " << bits;
+      const bool is_more =
+          2 * std::count(these.begin(), these.end(), true) > static_cast<std::ptrdiff_t>(size);
+      EXPECT_EQ(IsQuorum(these, nobody, Half::kMissing), is_more) << size << ", set " << bits;
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -40,7 +41,8 @@ class ReplicaTest : public testing::Test {
                            .election_timeout = kGrace,
                            .kernels = &ScalarKernels(),
                            .hosts = hosts,
-                           .limits = {.least_bytes = 64}},
+                           .limits = {.least_bytes = 64},
+                           .has_witness = has_witness_},
           RoundMemory::Shape{.size = size, .log = log, .models = models}, *layout_));
     runs_.assign(replicas_.size(), true);
   }
@@ -49,6 +51,10 @@ class ReplicaTest : public testing::Test {
     replicas_.clear();
     links_.clear();
     cut_.clear();
+    reaches_no_witness_.clear();
+    witness_state_ = witness_requests_ = 0;
+    witness_record_.clear();
+    under_way_.clear();
   }
 
   Replica& replica(int32_t rank) { return *replicas_[static_cast<size_t>(rank)]; }
@@ -80,8 +86,27 @@ class ReplicaTest : public testing::Test {
         }
       }
       replica(to).Advance(now_);
+      CallWitness(to);
       for (EncodedMessage& message : replica(to).TakeMessages())
         links_[{to, message.to}].push_back(message.Whole());
+    }
+  }
+  // The keeper of the witness answers at once, and those that do not reach it once they do.
+  void CallWitness(int32_t rank) {
+    std::optional<WitnessRequest>& request = under_way_[rank];
+    for (;;) {
+      if (!request.has_value()) request = replica(rank).TakeWitnessRequest();
+      if (!request.has_value() || reaches_no_witness_.contains(rank)) return;
+      ++witness_requests_;
+      const bool is_taken = !request->record.empty() && request->state == witness_state_;
+      if (is_taken) witness_record_ = request->record;
+      witness_state_ += is_taken ? 1 : 0;
+      const WitnessAnswer answer{.number = request->number,
+                                 .state = witness_state_,
+                                 .is_taken = is_taken,
+                                 .record = witness_record_};
+      request.reset();
+      replica(rank).OnWitness(answer, now_);
     }
   }
   void Ticks(int count) {
@@ -139,6 +164,11 @@ class ReplicaTest : public testing::Test {
   std::vector<bool> runs_;
   std::map<std::pair<int32_t, int32_t>, std::deque<Bytes>> links_;
   Links cut_;
+  bool has_witness_ = false;
+  std::set<int32_t> reaches_no_witness_;
+  uint64_t witness_state_ = 0, witness_requests_ = 0;
+  Bytes witness_record_;
+  std::map<int32_t, std::optional<WitnessRequest>> under_way_;  // by rank
 };
 
 }  // namespace covey
