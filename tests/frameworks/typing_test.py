@@ -1,9 +1,11 @@
-"""Goal: a script of a user passes `mypy --strict` with each front-end, and a wrong one does not.
+"""Goal: a script of a user passes `mypy --strict` with each front-end, and a wrong one does not; the
+stub of the extension has what the extension has.
 Method: mypy on the scripts in typed/, with Covey as a package that is installed: its own files are
-read for their types and not reported on."""
+read for their types and not reported on. The stub's names are compared with the extension's."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import pathlib
@@ -15,6 +17,7 @@ import unittest
 from typing import List, Tuple
 
 import covey
+from covey import _native
 
 _SCRIPTS = pathlib.Path(__file__).parent / "typed"
 _PACKAGES = pathlib.Path(covey.__file__).parents[1]
@@ -67,6 +70,17 @@ class TypingTest(unittest.TestCase):
         found: List[str] = re.findall(r"^wrong\.py:(\d+): error", said, re.M)
         self.assertEqual(sorted(set(map(int, found))), list(range(5, 11)), said)
         self.assertEqual(code, 1, said)
+
+
+class StubTest(unittest.TestCase):
+    def test_it_names_what_the_extension_has(self) -> None:
+        stub = ast.parse((_PACKAGES / "covey" / "_native.pyi").read_text(encoding="utf-8"))
+        kinds = (ast.FunctionDef, ast.ClassDef)
+        named = {it.name for it in stub.body if isinstance(it, kinds)}
+        there = {name for name in dir(_native) if callable(getattr(_native, name))}
+        there = {name for name in there if not name.startswith("__")}
+        self.assertEqual(sorted(there - named), [])
+        self.assertEqual(sorted(named - there), ["Method"])  # Opaque: of method_parse.
 
 
 if __name__ == "__main__":

@@ -1,19 +1,22 @@
-"""Lightning, Accelerate and Transformers train by a method of Covey's.
+"""Lightning, Accelerate, Transformers and Ray Train train by a method of Covey's.
 
 Method: jobs of two ranks, whose models are their own by local steps that do not end, and are equal
-where the training ends with ``finish()``. Each is skipped where its package is missing.
+where the training ends with ``finish()``. Of Ray it is its example, whose launcher Ray is. Each is
+skipped where its package is missing.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
 
-from harness import run_launcher
+from harness import REPOSITORY, environment, run_launcher
 
+RAY_LIMIT_S = 240  # Ray starts ten processes, each of which imports torch.
 OWN = "local:local_steps=100"
 LIGHTNING = """
 import torch, covey.torch, lightning, sys
@@ -140,6 +143,24 @@ class TrainersTest(unittest.TestCase):
         said = self.run_script(TRANSFORMERS, "--method", OWN)
         self.assertEqual(said.count("steps 2 same False"), 2, said)
         self.assertEqual(said.count("steps 2 same True"), 2, said)
+
+    @needs("ray")
+    def test_ray_train(self) -> None:
+        script = str(REPOSITORY / "examples" / "ray_train.py")
+        command = [sys.executable, script, "--method", OWN, "--backend", "covey"]
+        with tempfile.TemporaryDirectory() as home:
+            ours = {"HOME": home, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+            ran = subprocess.run(
+                command,
+                env=environment(**ours),
+                timeout=RAY_LIMIT_S,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        self.assertIn("2 workers, 2 of them on the first one's host, covey: ", ran.stdout)
+        self.assertIn("covey: 2 equal models, weight 8.0", ran.stdout)
 
 
 if __name__ == "__main__":
