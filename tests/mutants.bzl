@@ -14,12 +14,9 @@ load(":mutants_seeds.bzl", "KNOWN")
 load(":prelude.bzl", "QUICK_COPTS")
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds; "rounds", "models", "hosts", "witnesses", "host_models", "pairs",
-# "host_silence", "host_pairs", "windows", "neighbors", "communicators", "trainers": the simulator
-# of rounds, of rounds of models, of replicas, of replicas with a witness, of replicas with models,
-# of silent hosts, of pairs, of pairs between hosts, of windows, of neighbors, of communicators, or
-# of trainers is to catch it;
-# "plans": sim/simulator/plans.h.
+# that a rare one takes few seeds, or the simulator that is to catch it: "rounds", "models",
+# "hosts" (replicas), "witnesses", "host_models", "host_silence", "pairs", "host_pairs", "windows",
+# "neighbors", "communicators", "trainers"; "plans": sim/simulator/plans.h.
 _MUTANTS = {
     "communicator_devices_are_not_compared": (
         ["core/device/communicator_registry.cc"],
@@ -247,7 +244,7 @@ _MUTANTS = {
     "w22_both_halves_have_the_witness": (["core/replicated/quorum.cc"], "witnesses"),
     "w23_votes_for_both": (["core/replicated/witness.cc"], "witnesses"),
     "w23_what_it_accepted_is_forgotten": (["core/replicated/witness.cc"], "witnesses"),
-    "w24_is_never_asked": (["core/replicated/leader_state.cc"], "witnesses"),
+    "w24_is_never_asked": (["core/replicated/leader_witness.cc"], "witnesses"),
     "window_change_ends_where_it_began": (["core/transport/seqlock.cc"], "windows"),
     "window_copied_without_a_look": (["core/transport/seqlock.cc"], "windows"),
     "window_taken_while_it_changes": (["core/transport/seqlock.cc"], "windows"),

@@ -31,8 +31,8 @@ LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape
       aggregator_(options.admission, shape, options.kernels),
       followers_(static_cast<size_t>(shape.size)),
       // It leads by the vote of the witness: the others are silent.
-      needs_witness_(options.witness->HalfOf(Witness::Question::kVote, term, log->progress()) ==
-                     Half::kWithThem) {
+      halved_{.asks = options.witness->HalfOf(Witness::Question::kVote, term, log->progress()) ==
+                      Half::kWithThem} {
   if (log->uncommitted().has_value())
     // replicated-W7: a version that earlier terms may have committed is proposed again, as it is.
     log->Repropose(term);
@@ -121,34 +121,6 @@ bool LeaderState::HasAccepted(int32_t replica) const {
   // replicated-W13: an entry of another attempt is another.
   if (other.progress.attempt != mine.attempt) return false;
   return other.progress.accepted_term == term_ && other.progress.has_entry == mine.has_entry;
-}
-
-// More than half of all are fast: while they are there the witness hears nothing of a version.
-void LeaderState::AskWitness(const std::vector<bool>& acceptors, const std::vector<bool>& lost,
-                             Time now) {
-  const Progress& mine = log_->progress();
-  if (!IsQuorum(acceptors, lost, options_.witness->HalfIfWon())) return;
-  if (mine != halved_ || halved_since_ == 0) {
-    halved_ = mine;
-    halved_since_ = now;
-    std::vector<bool> near;
-    for (int32_t i = 0; i < size_; ++i) {
-      const Progress& other = followers_[static_cast<size_t>(i)].progress;
-      const uint64_t last = other.executed + (other.has_entry ? 1 : 0);
-      near.push_back(i == options_.self || last >= mine.executed);
-    }
-    needs_witness_ &= !IsQuorum(near, lost, Half::kMissing);
-  }
-  std::vector<bool> may_accept = acceptors;
-  for (int32_t i = 0; i < size_; ++i) {
-    const auto index = static_cast<size_t>(i);
-    if (!lost[index] && SilenceOf(i, lost, now) <= options_.election_timeout)
-      may_accept[index] = true;
-  }
-  const bool is_late = now - halved_since_ >= options_.election_timeout;
-  // replicated-W24: the witness is asked where the others are silent, or have not accepted for long.
-  needs_witness_ |= is_late || !IsQuorum(may_accept, lost, Half::kMissing);
-  if (needs_witness_) options_.witness->Ask(Witness::Question::kAccept, term_, mine);
 }
 
 void LeaderState::AdvanceCommit(const std::vector<bool>& lost, Time now) {

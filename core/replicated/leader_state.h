@@ -126,6 +126,13 @@ class LeaderState {
     Time left_out_until = 0;  // it got no piece though all answered, by the hub too
   };
 
+  // What only half have accepted yet, since when, and whether the witness is to be asked at once.
+  struct Halved {
+    Progress accepted = {};
+    Time since = 0;
+    bool asks = false;
+  };
+
   void AdvanceCommit(const std::vector<bool>& lost, Time now);
   void AskWitness(const std::vector<bool>& acceptors, const std::vector<bool>& lost, Time now);
   bool LacksCommitted() const;
@@ -169,10 +176,7 @@ class LeaderState {
   bool is_over_ = false;            // for one of them max_wait was, and a member was silent
   std::optional<Attempt> forming_;  // the attempt under way
   int stalled_ = 0;                 // attempts without a hub, since one came to a version
-  // What only half have accepted yet, since when, and whether the witness is to be asked at once.
-  Progress halved_;
-  Time halved_since_ = 0;
-  bool needs_witness_;
+  Halved halved_;
   bool has_begun_leave_ = false;
   uint64_t last_executed_ = 0;
   uint64_t last_ = ~uint64_t{0};  // no version is made after it
