@@ -17,13 +17,17 @@ _ORDER_SOURCES = [
 
 # Mutant -> the files it changes, and the case that is to find it (orders/cases.h).
 _ORDER_MUTANTS = {
+    "order_arm_is_relaxed": (["core/transport/one_shot.cc"], "shot"),
+    "order_consume_shows_nothing": (["core/transport/one_shot.cc"], "shot"),
     "order_exchange_is_relaxed": (["ops/transports/shm_words.cc"], "pairs"),
     "order_exchange_lets_writes_pass": (["ops/transports/shm_words.cc"], "window"),
+    "order_hold_is_released": (["core/partial/log.cc"], "hold"),
     "order_kick_has_no_fence": (["core/engine/engine.cc"], "driving"),
     "order_load_is_relaxed": (["ops/transports/shm_words.cc"], "pairs"),
     "order_load_lets_reads_pass": (["ops/transports/shm_words.cc"], "window"),
     "order_lock_is_freed_late": (["core/engine/engine.cc"], "driving"),
     "order_parked_is_read_early": (["ops/transports/shm.cc"], "mail"),
+    "order_retract_lets_writes_pass": (["core/partial/snapshots.cc"], "snapshot"),
     "order_sleeper_has_no_fence": (["ops/transports/shm.cc"], "tick"),
     "order_store_is_relaxed": (["ops/transports/shm_words.cc"], "rounds"),
     "order_tick_is_raised_early": (["ops/transports/shm.cc"], "tick"),
@@ -33,29 +37,35 @@ _ORDER_MUTANTS = {
     "order_waker_has_no_fence": (["ops/transports/shm.cc"], "tick"),
 }
 
+# The sources that a case runs over a stage of its own.
+_STAGED = [
+    "core/engine/engine.cc",
+    "core/transport/one_shot.cc",
+]
+
 def order_tests(folder, **kwargs):
     """A test of memory orders, with a case for each mutant of _ORDER_MUTANTS: see orders/README.md.
 
     Every source of it is compiled with orders/std_atomics.h in front, those of the mutants too;
-    engine.cc is a part of engine_cases.cc.
+    those of _STAGED are parts of the files with their cases.
     """
     mutants = folder + "/mutants"
     rows = ["%s=%s=" % (name, focus) for name, (_, focus) in _ORDER_MUTANTS.items()]
     mutated = mutated_sources(mutants, _ORDER_MUTANTS)
-    engine = mutants + "/core/engine/engine.cc"
+    texts = [mutants + "/" + path for path in _STAGED]
     native.cc_library(
-        name = folder + "/engine_text",
+        name = folder + "/staged_texts",
         testonly = True,
-        textual_hdrs = [engine],
+        textual_hdrs = texts,
     )
     native.cc_test(
         name = folder + "/orders_test",
         srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) + _ORDER_SOURCES +
-               [path for path in mutated if path != engine] + [mutant_table(mutants, rows)],
+               [path for path in mutated if path not in texts] + [mutant_table(mutants, rows)],
         copts = ["-O1", "-w", "-include", "tests/orders/std_atomics.h"],
         linkstatic = True,
         deps = [
-            ":" + folder + "/engine_text",
+            ":" + folder + "/staged_texts",
             "//core/base",
             "//core/engine",
             "//core/gossip",

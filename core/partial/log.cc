@@ -71,6 +71,7 @@ Found ResultLog::Hold(int32_t self, uint64_t version, const std::byte** result) 
   const LogEntry entry = LogEntry::Of(word);
   Found found = entry.version < version ? Found::kNotYet : Found::kGone;
   if (entry.version == version) {
+    // partial-W10: Dekker with FreeBuffer: that sees the hold, or this the next version.
     words_->Store(memory_->HoldAt(self), entry.buffer + 1);
     // partial-W10: held only if it can still be found: else the buffer was free before the hold.
     if (words_->Load(memory_->LogAt(version)) == word) found = Found::kYes;

@@ -63,7 +63,7 @@ bool Snapshots::IsStale(uint64_t applied) const {
 }
 
 void Snapshots::Retract() {
-  // An exchange: later writes are not to be seen before it.
+  // partial-W10a: an exchange: later writes are not to be seen before it.
   if (offered_ > 0)
     words_->CompareExchange(memory_->OfferAt(self_), offered_ << 1 | kStands, offered_ << 1);
   offered_ = 0;

@@ -20,9 +20,8 @@ Status OneShot::Open(int watched) {
   return Status::Ok();
 }
 
-// Dekker with Consume: either this finds it disarmed, or the thread that consumes sees what was
-// stored before.
 void OneShot::Arm() {
+  // transport-O1: either this finds it disarmed, or Consume acquires what was stored before.
   if (armed_.exchange(true)) return;
   epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.fd = watched_}};
   epoll_ctl(fd_, EPOLL_CTL_MOD, watched_, &event);
@@ -30,7 +29,8 @@ void OneShot::Arm() {
 
 void OneShot::Consume() {
   epoll_event event{};
-  if (epoll_wait(fd_, &event, 1, 0) == 1) armed_.store(false);
+  // transport-O1: an exchange: it reads that of an Arm without effect.
+  if (epoll_wait(fd_, &event, 1, 0) == 1) armed_.exchange(false);
 }
 
 }  // namespace covey

@@ -25,6 +25,10 @@ std::vector<NamedCase> WaiterCases();
 std::vector<NamedCase> EngineCases();
 // core/partial: versions of a bundle, read from the log.
 std::vector<NamedCase> PartialCases();
+// core/partial: versions of models, and snapshots for those that have fallen out of the log.
+std::vector<NamedCase> ModelCases();
+// core/transport/one_shot.h: a descriptor that wakes a thread once.
+std::vector<NamedCase> OneShotCases();
 // core/gossip: models averaged in pairs.
 std::vector<NamedCase> GossipCases();
 
