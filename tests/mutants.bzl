@@ -117,7 +117,6 @@ _MUTANTS = {
     "train_earlier_meeting_counts": (["core/train/trainer.cc"], "trainers"),
     "train_finish_does_not_end_rounds": (["core/train/trainer_parts.cc"], "trainers"),
     "train_part_ends_without_the_others": (["core/train/trainer_parts.cc"], "trainers"),
-    "w7_ends_a_term_on_return": (["core/replicated/replica_election.cc"], "host_silence"),
     "w8_attempt_is_no_wait": (["core/replicated/aggregator.cc"], "host_silence"),
     "w8_one_that_is_ahead_makes_another": (["core/partial/rounds.cc"], "trainers"),
     "train_delta_has_what_is_pending": (["core/train/outer_model.cc"], "trainers"),

@@ -149,7 +149,6 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
       return OnVote(from, Standing::kCandidate);
     case Kind::kAppendResponse:
       if (leader_state_ != nullptr) leader_state_->OnAppendResponse(from, message);
-      is_leader_heard_ |= message.hears_leader;
       return AcceptWhole();
     case Kind::kContribution:
       if (leader_state_ != nullptr) leader_state_->OnContribution(from, std::move(message));
@@ -307,9 +306,7 @@ Time Replica::Advance(Time now) {
   if (has_departed_) return kNever;
   const Time away = now - looked_at_;
   // replicated-W7: silence counts this replica's own running time: it may have been stopped itself.
-  const Time runs = looked_at_ > 0 ? std::min(away, options_.election_timeout / kLooks) : 0;
-  silent_ += runs;
-  (canvasses_ > 0 ? told_ : untold_) += runs;
+  if (looked_at_ > 0) silent_ += std::min(away, options_.election_timeout / kLooks);
   if (looked_at_ == 0 || away > options_.election_timeout / 2) listens_since_ = now;
   looked_at_ = now;
   if (moved_at_ == 0) moved_at_ = now;
@@ -352,7 +349,6 @@ void Replica::SendAppendResponse(int32_t to) {
   response.tries = is_early ? 0 : tries_;
   response.max_wait = max_wait_;
   response.left = has_left_;
-  response.hears_leader = HearsLeader();
   response.need = need_;
   response.met = met_;
   if (to == leader_) told_status_ = response.member_status;

@@ -247,15 +247,12 @@ class Replica final : public Versions, public EpochEnd {
   uint64_t adopted_ = 0;
   std::vector<bool> lost_;
   Time silent_ = 0, looked_at_ = 0;
-  Time listens_since_ = 0;  // without having been stopped itself
-  int canvasses_ = 0;       // in vain, since it heard of its leader
-  // Without hearing of its leader: until another told that it does, and since then.
-  Time untold_ = 0, told_ = 0;
-  bool is_leader_heard_ = false;  // by another one, since its last canvass
-  int deposed_ = 0;               // by a later term, as often as it has led
-  int elections_ = 0;             // that it has begun since a version was committed,
-  uint64_t elections_at_ = 0;     // which was the last
-  bool has_heard_ = true;         // any replica, since its last election
+  Time listens_since_ = 0;     // without having been stopped itself
+  int canvasses_ = 0;          // in vain, since it heard of its leader
+  int deposed_ = 0;            // by a later term, as often as it has led
+  int elections_ = 0;          // that it has begun since a version was committed,
+  uint64_t elections_at_ = 0;  // which was the last
+  bool has_heard_ = true;      // any replica, since its last election
   std::vector<Time> heard_at_;
   Time led_at_ = 0;  // when it heard of a leader last
 

@@ -13,9 +13,7 @@ namespace {
 constexpr Time kPatienceParts = 4;
 constexpr int kMostDoublings = 6;
 constexpr int kMostCanvasses = 4;  // in vain
-// The longest time between two attempts of TCP to send the same bytes.
-constexpr Time kLongestRetry = 120 * kSecond;
-constexpr int kMostDeposed = 4;  // that count
+constexpr int kMostDeposed = 4;    // that count
 
 }  // namespace
 
@@ -96,19 +94,13 @@ void Replica::Canvass() {
   // A replica that hears no other would only pile up messages for stopped ones.
   if (!has_heard_) return;
   has_heard_ = false;
-  // replicated-W7: ranks that are cut off together would end a term when they are back.
-  const bool is_heard = std::exchange(is_leader_heard_, false);
-  if (standing_ == Standing::kPreCandidate && is_heard) ++canvasses_;
-  // replicated-W7: a link that was cut comes back after as long a time, its leader's perhaps last.
-  if (canvasses_ >= kMostCanvasses && told_ >= std::min(untold_, kLongestRetry))
+  if (standing_ == Standing::kPreCandidate && ++canvasses_ >= kMostCanvasses)
     return StartElection();
   RequestVotes(Standing::kPreCandidate);
 }
 
 void Replica::EndCanvass() {
   canvasses_ = 0;
-  told_ = untold_ = 0;
-  is_leader_heard_ = false;
   if (standing_ == Standing::kPreCandidate) standing_ = Standing::kFollower;
 }
 
@@ -116,7 +108,6 @@ void Replica::StartElection() {
   Follow(term_ + 1);
   ++elections_;
   canvasses_ = 0;
-  told_ = untold_ = 0;
   voted_for_ = options_.self;
   RequestVotes(Standing::kCandidate);
 }

@@ -69,7 +69,7 @@ Bytes ReplicaMessage::EncodeHead() const {
   writer.Put(static_cast<int64_t>(max_wait));
   writer.Put(static_cast<uint8_t>(stage));
   writer.Put(static_cast<uint8_t>((left ? 1 : 0) | (quiet ? 2 : 0) | (is_no_op ? 4 : 0) |
-                                  (lacks_committed ? 8 : 0) | (hears_leader ? 16 : 0)));
+                                  (lacks_committed ? 8 : 0)));
   for (const std::vector<uint64_t>* words :
        {&list, &missing, &roles, &holders, &needs, &mets, &silences})
     writer.PutList(*words);
@@ -127,7 +127,6 @@ bool ReplicaMessage::Decode(Slice bytes, ReplicaMessage* message) {
   message->quiet = (flags & 2) != 0;
   message->is_no_op = (flags & 4) != 0;
   message->lacks_committed = (flags & 8) != 0;
-  message->hears_leader = (flags & 16) != 0;
   for (std::vector<uint64_t>* words :
        {&message->list, &message->missing, &message->roles, &message->holders, &message->needs,
         &message->mets, &message->silences})

@@ -84,7 +84,6 @@ struct ReplicaMessage {
   uint64_t member_status = 0, applied = 0, tries = 0;
   Time max_wait = kNever;
   bool left = false;
-  bool hears_leader = false;
   uint64_t met = 0;   // how often it has met the others after finishing
   uint64_t need = 0;  // the lowest version of which a snapshot would do; 0: it needs none
 

@@ -8,7 +8,7 @@
 // trainers do (COVEY_RECHECK), or when a message comes.
 //
 // The network is fast, so a bound is exact: the longest step of a rank that runs takes max_wait, a
-// step, a look and the messages of a version. No other rank comes to lead.
+// step, a look and the messages of a version.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SILENCE_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SILENCE_H_
 
