@@ -143,7 +143,7 @@ void LeaderState::AskWitness(const std::vector<bool>& acceptors, const std::vect
       may_accept[index] = true;
   }
   const bool is_late = now - halved_since_ >= options_.election_timeout;
-  // replicated-W24: the witness is asked where the others are silent, or have not accepted for long.
+  // replicated-W24: the witness is asked where the others are silent, or are late in accepting.
   needs_witness_ |= is_late || !IsQuorum(may_accept, lost, Half::kMissing);
   if (needs_witness_) options_.witness->Ask(Witness::Question::kAccept, term_, mine);
 }
