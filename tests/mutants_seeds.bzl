@@ -65,7 +65,7 @@ KNOWN = {
     "w10_snapshot_not_retracted": "1013",
     "w10_versions_of_all_are_not_kept": "49",
     "w11_empty_goes_before_its_version": "36",
-    "w11_flushed_before_its_empty_have_come": "2375",
+    "w11_flushed_before_its_empty_have_come": "4301",
     "w12_mean_of_no_models": "63",
     "w12_offered_again_counts_twice": "355",
     "w13_another_attempt_counts": "560",
@@ -78,4 +78,5 @@ KNOWN = {
     "w15_lost_shards_are_waited_for": "502",
     "x4_late_input_is_not_staged": "41",
     "w21_silent_rank_is_waited_for_ever": "12667",
+    "w23_votes_for_both": "123",
 }
