@@ -21,7 +21,9 @@ constexpr uint64_t Padded(uint64_t length_bytes) {
   return (sizeof(uint32_t) + length_bytes + 7) / 8 * 8;
 }
 
+// An empty part has no address, and memcpy takes none.
 void CopyInto(MailRing* box, uint64_t at, const void* data, size_t length) {
+  if (length == 0) return;
   const size_t begin = at % MailRing::kCapacityBytes;
   const size_t first = std::min<size_t>(length, MailRing::kCapacityBytes - begin);
   std::memcpy(box->bytes + begin, data, first);
@@ -37,6 +39,7 @@ std::array<std::span<const std::byte>, 2> At(const MailRing* box, uint64_t at, s
 }
 
 void CopyOut(const MailRing* box, uint64_t at, void* data, size_t length) {
+  if (length == 0) return;
   for (const std::span<const std::byte> piece : At(box, at, length)) {
     std::memcpy(data, piece.data(), piece.size());
     data = static_cast<std::byte*>(data) + piece.size();

@@ -1,5 +1,5 @@
 """Goal: a script of a user passes `mypy --strict` with each front-end, and a wrong one does not;
-the stub of the extension has what the extension has.
+the extension's stub has what the extension has.
 Method: mypy on the scripts in typed/, with Covey as a package that is installed: its own files are
 read for their types and not reported on. The stub's names are compared with the extension's."""
 
