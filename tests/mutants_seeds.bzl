@@ -65,7 +65,7 @@ KNOWN = {
     "w10_snapshot_not_retracted": "1013",
     "w10_versions_of_all_are_not_kept": "49",
     "w11_empty_goes_before_its_version": "36",
-    "w11_flushed_before_its_empty_have_come": "2375",
+    "w11_flushed_before_its_empty_have_come": "4301",
     "w12_mean_of_no_models": "63",
     "w12_offered_again_counts_twice": "355",
     "w13_another_attempt_counts": "560",
