@@ -6,8 +6,6 @@ load(
     ":mutants_of_code.bzl",
     "BODIES",
     "CODE_MUTANTS",
-    "NATIVE_MUTANTS",
-    "NATIVE_UNMUTATED",
     "UNMUTATED",
 )
 load(":mutants_seeds.bzl", "KNOWN")
@@ -250,30 +248,62 @@ _MUTANTS = {
     "window_taken_while_it_changes": (["core/transport/seqlock.cc"], "windows"),
 }
 
-def mutant_tests(folder, **kwargs):
-    """A test with a case for each mutant, which passes when a seed fails.
+# What is simulated without an op but kernels.
+_OF_CORE = ["host_models", "hosts", "models", "rounds", "windows"]
 
-    All mutants are one program: a file that some of them change is compiled once with all their
+# What the other simulators draw.
+_OPS = [
+    "//ops/algorithms:algorithms_often",
+    "//ops/algorithms:allreduce_coded",
+    "//ops/algorithms:allreduce_ring",
+    "//ops/algorithms:neighbor_allreduce_coded",
+    "//ops/codecs:bf16",
+    "//ops/codecs:fp16",
+    "//ops/codecs:int8",
+    "//ops/codecs:lattice",
+    "//ops/codecs:qsgd",
+    "//ops/methods",
+]
+
+def mutant_tests(folder, **kwargs):
+    """Tests with a case for each mutant, which passes when a seed fails.
+
+    All mutants are compiled as one program: a file that some of them change once with all their
     changes (mutate.py). It stands before the library that holds the original, which the linker then
-    leaves out.
+    leaves out. The program is linked twice, for simulators that use the catalogue and for those
+    that do not: so Bazel knows which mutants a changed op can change.
     """
     rows = ["%s=%s=%s" % (name, focus, KNOWN.get(name, "").replace(" ", ""))
             for name, (_, focus) in _MUTANTS.items()]
-    native.cc_test(
-        name = folder + "_test",
+    native.cc_library(
+        name = folder + "_program",
+        testonly = True,
         srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) +
                mutated_sources(folder, _MUTANTS) + [mutant_table(folder, rows)],
         copts = QUICK_COPTS + ["-w"],
+        alwayslink = True,
         linkstatic = True,
         deps = [
             ":quick_prelude",
             ":simulator",
             "//core/api:session",
-            "//ops",
+            "//ops/kernels",
             "//tools/bazel:gtest_main",
         ],
-        **kwargs
     )
+    foci = {focus: None for _, focus in _MUTANTS.values()}.keys()
+    for name, ops, shards, mine in [
+        ("_test", [], 2, [focus for focus in foci if focus in _OF_CORE]),
+        ("_over_ops_test", _OPS, 2, [focus for focus in foci if focus not in _OF_CORE]),
+    ]:
+        native.cc_test(
+            name = folder + name,
+            env = {"MUTANT_FOCI": " ".join(mine)},
+            linkstatic = True,
+            shard_count = shards,
+            deps = [folder + "_program"] + ops,
+            **kwargs
+        )
 
 def code_mutant_tests(folder, **kwargs):
     """A test with a case for each mutant of CODE_MUTANTS, which passes when one of its tests fails.
@@ -314,54 +344,15 @@ def code_mutant_tests(folder, **kwargs):
             "//core/base",
             "//core/gossip",
             "//core/method",
-            "//ops/algorithms",
+            "//ops/algorithms:algorithms_often",
+            "//ops/algorithms:allreduce_coded",
+            "//ops/algorithms:neighbor_allreduce_coded",
             "//ops/codecs",
             "//ops/devices",
             "//ops/kernels",
             "//ops/methods",
             "//tools/bazel:gtest_main",
         ],
-        **kwargs
-    )
-
-def native_mutant_test(folder, srcs, **kwargs):
-    """A test of the C extension with all mutants of NATIVE_MUTANTS, see folder/mutants_test.py."""
-    native.genrule(
-        name = folder + "/switches",
-        testonly = True,
-        outs = [folder + "/switches.c"],
-        cmd = "$(location :mutate) $@ --switches " + " ".join(NATIVE_MUTANTS.keys()),
-        tools = [":mutate"],
-    )
-    native.cc_binary(
-        name = folder + "/_native.abi3.so",
-        testonly = True,
-        srcs = mutated_sources(folder, NATIVE_MUTANTS) + NATIVE_UNMUTATED +
-               [folder + "/switches.c"],
-        additional_linker_inputs = ["//frameworks:covey/libcovey.so"],
-        copts = [
-            "-DPy_LIMITED_API=0x03090000",
-            "-w",
-        ],
-        linkopts = [
-            "$(location //frameworks:covey/libcovey.so)",
-            "-Wl,-rpath,'$$ORIGIN'",
-            "-static-libgcc",
-        ],
-        linkshared = True,
-        deps = [
-            "//core/api:header",
-            "@covey_python//:headers",
-        ],
-    )
-    native.py_test(
-        name = folder + "/mutants_test",
-        srcs = [folder + "/mutants_test.py", "runner.py", "lean/sitecustomize.py"] + srcs,
-        args = ["tests/%s/mutants_test.py" % folder],
-        data = [folder + "/_native.abi3.so"] + native.glob([folder + "/*.txt"]),
-        main = "runner.py",
-        python_version = "PY3",
-        deps = ["//frameworks:covey"],
         **kwargs
     )
 

@@ -1,6 +1,6 @@
 """Goal: what tools/new starts is there, builds, passes its own test and is found by being linked.
-Method: tools/new in a copy of its folder, then the compiler on the files it wrote, with those of
-the tree that they need."""
+Method: tools/new in a copy of its folder, then the compiler on the files it wrote, which are linked
+with what core has for them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,13 @@ import tempfile
 import unittest
 from typing import List
 
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_ROOT = pathlib.Path(__file__).absolute().parents[1]
 _LIMIT_S = 240
-_BASE = ["check", "codec_descriptor", "json", "edit_distance", "status", "types"]
 _FLAGS = ["-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
-_NEEDED = {
-    "algorithm": [
-        f"core/plan/{part}.cc" for part in ("algorithm", "pushes", "schedule", "selector")
-    ],
-    "method": [
-        "core/method/method_codec.cc",
-        "core/method/method_text.cc",
-        "core/method/value_syntax.cc",
-        "core/plan/host_rounds.cc",
-        "core/plan/topology.cc",
-    ],
-}
+_ARCHIVES = [str(path) for path in sorted(_ROOT.glob("core/*/*.a"))]
 _ALGORITHM = [("ops/algorithms/", ""), ("tests/unit/ops/algorithms/", "_test")]
-_GTEST = ["-lgtest_main", "-lgtest", "-lpthread"]
+_LIBRARIES = ["-Wl,--start-group", *_ARCHIVES, "-Wl,--end-group"]
+_LIBRARIES += ["-lgtest_main", "-lgtest", "-lpthread"]
 
 
 class NewTest(unittest.TestCase):
@@ -48,13 +37,12 @@ class NewTest(unittest.TestCase):
             command, timeout=_LIMIT_S, capture_output=True, text=True, check=False
         )
 
-    def build_and_run(self, written: List[str], needed: List[str], *arguments: str) -> str:
-        """Builds the files written here with those needed of the tree. Returns what they print."""
+    def build_and_run(self, written: List[str], *arguments: str) -> str:
+        """Builds the files written here. Returns what they print."""
         sources = [str(self.copy / name) for name in written]
-        sources += [str(_ROOT / name) for name in needed]
         program = str(self.copy / "program")
         compiler = os.environ.get("CXX", "g++")
-        command = [compiler, *_FLAGS, f"-I{_ROOT}", *sources, "-o", program, *_GTEST]
+        command = [compiler, *_FLAGS, f"-I{_ROOT}", *sources, "-o", program, *_LIBRARIES]
         built = subprocess.run(
             command, timeout=_LIMIT_S, capture_output=True, text=True, check=False
         )
@@ -74,9 +62,7 @@ class NewTest(unittest.TestCase):
             self.assertNotIn("@", (self.copy / path).read_text(), path)
         again = self.new(kind, name)
         self.assertEqual((again.returncode, "already there" in again.stderr), (1, True))
-        needed = [f"core/base/{part}.cc" for part in _BASE]
-        needed += _NEEDED[kind]
-        return self.build_and_run(written, needed)
+        return self.build_and_run(written)
 
     def test_a_method(self) -> None:
         self.assertIn("PASSED", self.start("method", "swap_pairs", "methods"))
@@ -90,8 +76,7 @@ class NewTest(unittest.TestCase):
         unwritten = source.read_text()
         source.write_text(unwritten.replace("{ return false; }", "{ return true; }"))
         self.assertNotEqual(source.read_text(), unwritten)
-        needed = [f"core/base/{part}.cc" for part in _BASE] + _NEEDED["algorithm"]
-        told = self.build_and_run(written, needed, "--gtest_filter=*ItsName*")
+        told = self.build_and_run(written, "--gtest_filter=*ItsName*")
         self.assertIn("[  PASSED  ] 1 test", told)
 
     def test_a_codec(self) -> None:

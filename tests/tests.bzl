@@ -1,18 +1,40 @@
-"""Finds the tests: a file with the right name in the right folder is one; nothing is registered."""
+"""Finds the tests in C++: a file with the right name in the right folder is one; nothing is
+registered."""
 
 load("@covey_grpc//:has.bzl", "HAS_GRPC")
 load("@covey_openssl//:has.bzl", "HAS_OPENSSL")
 load("@covey_ucx//:has.bzl", "HAS_UCX")
 load(":mutants_of_code.bzl", "BODIES")
+load(":tables.bzl", "longest_prefix", "unique")
+
+_OF_ALL = [
+    "//core/api:c_api",
+    "//core/api:session",
+    "//ops",
+]
+
+# The same without codecs, and without algorithms that only such a test asks for.
+_OF_METHODS = [
+    "//core/api:c_api",
+    "//core/api:session",
+    "//ops:for_methods",
+    "//ops/transports",
+]
+
+# What each test under a simulated clock links.
+_SIMULATED = [
+    "//core/api:session",
+    "//ops/kernels",
+    ":simulator",
+]
 
 # What a C++ test of this folder links. The longest prefix counts; a short list keeps an unfinished
 # room from breaking the tests of another.
 _CC_DEPS = {
-    "": [
-        "//core/api:c_api",
-        "//core/api:session",
-        "//ops",
-    ],
+    "": _OF_ALL,
+    "contract": _OF_METHODS,
+    "contract/codec": _OF_ALL,
+    "contract/collectives": _OF_ALL,
     "contract/cuda": [
         "//core/api:c_api",
         "//ops",
@@ -24,10 +46,15 @@ _CC_DEPS = {
         "//ops/kernels",
         "//tests/plugins:fake_cuda",
     ],
+    "contract/fuzz": _OF_ALL,
     "contract/fuzz/control": [
         "//ops/control:grpc",
         "//proto:control",
     ],
+    "contract/hosts": _OF_ALL,
+    "contract/method": _OF_ALL,
+    "contract/methods": _OF_ALL,
+    "contract/neighbors": _OF_ALL,
     "contract/nccl": [
         "//core/api:c_api",
         "//ops",
@@ -37,11 +64,25 @@ _CC_DEPS = {
         "//ops/control:grpc",
         "//proto:control",
     ],
-    "sim": [
-        "//core/api:session",
-        "//ops",
-        ":simulator",
+    "contract/trainer": _OF_ALL,
+    "sim": _SIMULATED + ["//ops"],
+    "sim/host_costs": _SIMULATED,
+    "sim/host_models": _SIMULATED,
+    "sim/host_pairs": _SIMULATED + ["//ops/codecs"],
+    "sim/hosts": _SIMULATED,
+    "sim/models": _SIMULATED,
+    "sim/pairs": _SIMULATED + ["//ops/codecs"],
+    "sim/plans": _SIMULATED + ["//ops/methods"],
+    "sim/rounds": _SIMULATED,
+    "sim/trainer_pairs": _SIMULATED + [
+        "//ops/codecs",
+        "//ops/methods",
     ],
+    "sim/trainers": _SIMULATED + [
+        "//ops/codecs",
+        "//ops/methods",
+    ],
+    "sim/windows": _SIMULATED,
     "unit/agree": [],
     "unit/base": [],
     "unit/base/find_object": ["//core/base:older_glibc"],
@@ -125,37 +166,6 @@ _CC_DATA = {
     "unit/transport/plugin_test.cc": ["//tests/plugins"],
 }
 
-# What Python tests read at run time, besides what all of their folder do.
-_PY_DATA = {
-    "frameworks/help": [
-        "//examples",
-        ":tensorflow_operations",
-    ],
-    "frameworks/keras": [":tensorflow_operations"],
-    "frameworks/mixed": [":tensorflow_operations"],
-    "frameworks/tensorflow": [":tensorflow_operations"],
-    "parallel/as_horovod": [":tensorflow_operations"],
-    "parallel/examples": [":tensorflow_operations"],
-    "parallel/keras": [":tensorflow_operations"],
-    "parallel/tensorflow": [":tensorflow_operations"],
-}
-
-# What the process of a Python test imports first, where that is not torch.
-_PY_FIRST = {
-    "frameworks/bench_native": "none",
-    "frameworks/dropped": "none",
-    "frameworks/help": "tensorflow",
-    "frameworks/keras": "tensorflow",
-    "frameworks/life": "none",
-    "frameworks/loggers": "none",
-    "frameworks/mixed": "tensorflow",
-    "frameworks/numpy_consensus": "none",
-    "frameworks/plugin": "none",
-    "frameworks/tensorflow": "tensorflow",
-    "frameworks/topology": "none",
-    "frameworks/trainer_state": "none",
-}
-
 # Texts that C++ tests of a folder read.
 _CC_TEXTS = {
     "sim": [
@@ -181,15 +191,6 @@ _CC_OF_UCX = "unit/ops/transports/ucx/"
 # A test through gRPC's own threads, which the sanitizers do not know: tools/check leaves it out.
 _CC_TAGS = {"contract/control_test.cc": ["grpc"]}
 
-# What starts whole jobs in a folder of quick tests; /sys/fs/cgroup, where processes can be limited,
-# is read only in a sandbox.
-_PY_TAGS = {
-    "golden/readme_wheel_test.py": ["processes"],
-    "golden/wheel_grpc_test.py": ["processes"],
-    "golden/wheel_test.py": ["processes"],
-    "parallel/attacks_test.py": ["no-sandbox"],
-}
-
 # Tests that run in parts, at once on as many cores.
 _CC_SHARDS = {"sim/swarm_test": 2}
 
@@ -202,13 +203,6 @@ _ALWAYS = [
 
 _PRELUDE = ["-include", "$(GENDIR)/tests/prelude.h", "-Winvalid-pch"]
 
-def _prefix(path, table):
-    best = ""
-    for prefix in table:
-        if len(prefix) > len(best) and path[:len(prefix) + 1] in [prefix + "/", prefix + "_"]:
-            best = prefix
-    return best
-
 def cc_tests(folder, tags, **kwargs):
     """One cc_test for each `*_test.cc` (GoogleTest) under `folder`; other files are shared."""
     helpers = native.glob([folder + "/**/*.h", folder + "/**/*.cc"], exclude = ["**/*_test.cc"])
@@ -219,11 +213,11 @@ def cc_tests(folder, tags, **kwargs):
             continue
         if path.startswith(_CC_OF_UCX) and not (HAS_UCX and HAS_OPENSSL):
             continue
-        prefix = _prefix(path, _CC_DEPS)
+        prefix = longest_prefix(path, _CC_DEPS)
         room = prefix.split("/")[-1] if prefix.startswith("unit/") else ""
         own = ["//core/" + room] if room in ["agree", "base", "plan", "run"] else []
         srcs = [path] + [h for h in helpers if _near(h, path)]
-        deps = _deps(_CC_DEPS[prefix] + own + _ALWAYS)
+        deps = unique(_CC_DEPS[prefix] + own + _ALWAYS)
         if path in BODIES:
             deps = [":" + _shared_body(path, srcs, deps)] + deps
             srcs = []
@@ -261,65 +255,3 @@ def _shared_body(path, srcs, deps):
 
 def _near(helper, path):
     return path.startswith(helper.rpartition("/")[0] + "/")
-
-def py_tests(folder, deps = [], data = [], tags = [], together = {}, **kwargs):
-    """One py_test for each `*_test.py` (unittest) under `folder`; other files there are shared.
-
-    `together`: what a test's process imports first -> into how many targets such tests are put, see
-    together.py. Those targets run by `//...`; the test alone then runs by its name only."""
-    helpers = native.glob([folder + "/**/*.py"], exclude = ["**/*_test.py"])
-    groups = {}
-    for path in native.glob([folder + "/**/*_test.py"]):
-        name = path[:-len(".py")]
-        own = _PY_DATA.get(_prefix(path, _PY_DATA), [])
-        if together:
-            first = _PY_FIRST.get(_prefix(path, _PY_FIRST), "torch")
-            groups.setdefault(first, []).append((path, own))
-        native.py_test(
-            name = name,
-            srcs = [path, "runner.py", "lean/sitecustomize.py"] + helpers,
-            main = "runner.py",
-            args = [native.package_name() + "/" + path],
-            data = data + own,
-            deps = deps,
-            python_version = "PY3",
-            tags = ["python"] + tags + _PY_TAGS.get(path, []) + (["manual"] if together else []),
-            **kwargs
-        )
-    for first, tests in groups.items():
-        count = together[first]
-        for number in range(count):
-            mine = tests[number::count]
-            paths = [path for path, _ in mine]
-            native.py_test(
-                name = "%s/with_%s_%d" % (folder, first, number + 1),
-                srcs = paths + ["runner.py", "together.py", "lean/sitecustomize.py"] + helpers,
-                main = "together.py",
-                args = [first] + [native.package_name() + "/" + path for path in paths],
-                data = _deps(data + [label for _, own in mine for label in own]),
-                deps = deps,
-                python_version = "PY3",
-                tags = ["python"] + tags,
-                timeout = "eternal",  # Each file has a limit of its own.
-                **kwargs
-            )
-
-def cluster_tests(**kwargs):
-    """One py_test for each `cluster_*test.py`. A sandbox forbids mounts; the tool and the guide are
-    read where they lie. All but the small one need `tools/test --cluster`."""
-    shared = native.glob(["cluster_*.py"]) + ["parallel/operations.py"]
-    for path in native.glob(["cluster_*test.py"]):
-        name = path[:-len(".py")]
-        native.py_test(
-            name = name,
-            srcs = ["runner.py", "lean/sitecustomize.py"] + shared,
-            main = "runner.py",
-            args = [native.package_name() + "/" + path],
-            python_version = "PY3",
-            tags = ["cpu:2", "external", "no-sandbox", "processes", "python"] +
-                   ([] if name == "cluster_small_test" else ["cluster"]),
-            **kwargs
-        )
-
-def _deps(names):
-    return list({name: None for name in names}.keys())

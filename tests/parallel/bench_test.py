@@ -3,7 +3,6 @@ Method: the smallest effort. No figure is judged: a machine under test is no pla
 
 from __future__ import annotations
 
-import json
 import operator
 import os
 import subprocess
@@ -12,6 +11,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import bench_runs
 from harness import environment, preload
 
 from covey.bench import job, mpis
@@ -19,8 +19,6 @@ from covey.launch.spec import LaunchError
 
 preload("torch")
 
-LIMIT_S = 240.0
-ENTRY = "import sys; from covey.cli import main; sys.exit(main())"
 # Does what an mpiexec does: starts its command -n times, tells each its rank.
 _MPIEXEC = """#!/bin/sh
 count=$2; shift 2; rank=0; pids=
@@ -33,48 +31,22 @@ for pid in $pids; do wait $pid || code=1; done
 exit $code
 """
 OWN = ["covey", "covey arena", "covey, C", "covey arena, C"]
-LITTLE = ["--small", "--rounds", "1", "--samples", "1"]
 
 
-class BenchTest(unittest.TestCase):
-    def bench(self, kind: str, *options: str) -> tuple:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-c", ENTRY, "bench", kind, *LITTLE, "--out", folder]
-            result = subprocess.run(
-                [*command, *options],
-                env=environment(),
-                timeout=LIMIT_S,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            self.assertEqual(result.returncode, 0, result.stderr)
-            with open(os.path.join(folder, kind + ".json"), encoding="utf-8") as file:
-                found = json.load(file)
-            try:
-                import matplotlib  # noqa: F401
-            except ImportError:
-                return result.stdout, found
-            with open(os.path.join(folder, kind + ".png"), "rb") as picture:
-                self.assertEqual(picture.read(4)[1:], b"PNG")
-            return result.stdout, found
-
-    def names(self, found: dict) -> list:
-        return list(found["rows"][0]["contestants"])
-
+class BenchTest(bench_runs.BenchCase):
     def test_an_mpi_is_compared_or_named_as_absent(self) -> None:
         where = {name: mpis.find(name) for name in mpis.NAMES}
         absent = {name: why for name, why in where.items() if isinstance(why, str)}
         if absent:
             out, found = self.bench("latency", "--vs", ",".join(absent), "--sizes", "8,2KiB")
-            self.assertEqual((found["absent"], self.names(found)), (absent, OWN))
+            self.assertEqual((found["absent"], bench_runs.names(found)), (absent, OWN))
             self.assertEqual([row["size_bytes"] for row in found["rows"]], [8, 2048])
             for name, why in absent.items():
                 self.assertIn(f"{name} is absent: {why}", out)
         for name in set(where) - set(absent):  # each in a job of its own
             out, found = self.bench("latency", "--vs", name, "--sizes", "8,2KiB")
             self.assertEqual(found["absent"], {})
-            self.assertEqual(self.names(found), [*OWN, name, name + ", C"])
+            self.assertEqual(bench_runs.names(found), [*OWN, name, name + ", C"])
             self.assertIn(name, found)
             self.assertEqual([row["size_bytes"] for row in found["rows"]], [8, 2048])
 
@@ -103,7 +75,7 @@ class BenchTest(unittest.TestCase):
 
     def test_latency(self) -> None:
         out, found = self.bench("latency", "--vs", "gloo")
-        self.assertEqual(self.names(found), [*OWN, "gloo"])
+        self.assertEqual(bench_runs.names(found), [*OWN, "gloo"])
         for row in found["rows"]:
             self.assertGreater(row["flag_us"][0], 0)
             ratios = {name: one.get("ratio") for name, one in row["contestants"].items()}
@@ -115,7 +87,7 @@ class BenchTest(unittest.TestCase):
 
     def test_allreduce_alone(self) -> None:
         _, found = self.bench("allreduce", "--vs", "none", "--np", "3")
-        self.assertEqual(self.names(found), OWN)
+        self.assertEqual(bench_runs.names(found), OWN)
         self.assertEqual(found["ranks"], 3)
 
     def test_one_rank_has_no_flag(self) -> None:
@@ -125,7 +97,7 @@ class BenchTest(unittest.TestCase):
 
     def test_step(self) -> None:
         out, found = self.bench("step", "--vs", "gloo,ddp")
-        names = self.names(found)
+        names = bench_runs.names(found)
         for name in ("covey grouped", "gloo one by one", "covey optimizer, net", "ddp, net"):
             self.assertIn(name, names)
             self.assertIn(name, out)
@@ -134,13 +106,13 @@ class BenchTest(unittest.TestCase):
         out, found = self.bench("fusion", "--vs", "ddp")
         self.assertEqual(found["rows"][0]["label"], "20 gradients, 1,280 float32, averaged")
         for name in ("covey one by one", "covey grouped, arena", "ddp, net"):
-            self.assertIn(name, self.names(found))
+            self.assertIn(name, bench_runs.names(found))
             self.assertIn(name, out)
 
     def test_model(self) -> None:
         out, found = self.bench("model")
         wanted = ["alone", "allreduce", "eager", "ddp", "in the arena"]
-        self.assertEqual(self.names(found), wanted)
+        self.assertEqual(bench_runs.names(found), wanted)
         self.assertRegex(out, r"eager: [+-]\S+ ms a step beyond alone .* an allreduce in the arena")
 
     def test_methods(self) -> None:
@@ -149,11 +121,6 @@ class BenchTest(unittest.TestCase):
         for name in ("ordinary tensors", "allreduce, net", "eager:admit=all, net"):
             self.assertIn(name, bare["contestants"])
         self.assertIn("eager:admit=all", real["contestants"])
-
-    def test_codecs(self) -> None:
-        out, found = self.bench("codecs")
-        self.assertIn("lattice@8, decode", self.names(found))
-        self.assertIn("of the copy's bytes/s; goal from 64 MiB on: 33%", out)
 
     def test_waiting(self) -> None:
         out, found = self.bench("waiting")
@@ -182,7 +149,7 @@ class BenchTest(unittest.TestCase):
             ["step", "--vs", "nccl"],
             ["latency", "--sizes", "8,many"],
         ):
-            command = [sys.executable, "-c", ENTRY, "bench", *words]
+            command = [sys.executable, "-c", bench_runs.ENTRY, "bench", *words]
             result = subprocess.run(
                 command, env=environment(), capture_output=True, text=True, check=False
             )

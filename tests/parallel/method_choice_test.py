@@ -4,8 +4,6 @@ Method: the launcher with a script that prints its method, and an example as it 
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import signal
@@ -15,9 +13,8 @@ import tempfile
 import unittest
 from typing import Any, List, Optional
 
+from commands import covey
 from harness import REPOSITORY, preload, run_launcher
-
-from covey.cli import main
 
 preload("torch")
 
@@ -31,17 +28,6 @@ if hvd.rank() == 0:
     print(optimizer._covey_progress.method)
 """
 LOCAL = "local:local_steps={}"
-
-
-def covey(*arguments: str) -> Any:
-    """(exit code, stdout, stderr) of the command `covey`."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main(list(arguments))
-        except SystemExit as end:
-            code = end.code
-    return code, out.getvalue(), err.getvalue()
 
 
 class MethodChoiceTest(unittest.TestCase):
@@ -234,15 +220,6 @@ class MethodChoiceTest(unittest.TestCase):
         code, text, err = covey("methods", "lokal")
         self.assertEqual((code, text), (2, ""))
         self.assertEqual(err, "covey methods: there is no method lokal (did you mean local?)\n")
-
-    def test_codecs(self) -> None:
-        code, text, _ = covey("codecs")
-        self.assertEqual(code, 0)
-        for word in ("int8    1 + 4/block bytes", "block=256: 16 to 65536, a multiple of 4",
-                     "bf16", "random=0: 0 to 1\n", "need error feedback", "qsgd",
-                     "lattice for models that two ranks average"):
-            self.assertIn(word, text)
-        self.assertLessEqual(max(map(len, text.splitlines())), 100)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,17 @@ TEST(Selector, PrioritiesOfAKindAreDistinct) {
   }
 }
 
+// Those few tests have in their libcovey.so. One that gets a preference leaves `seldom` of
+// ops/algorithms/BUILD, and this list.
+TEST(Selector, TheseAreTakenByTheirNameAlone) {
+  std::vector<std::string> names;
+  for (const Algorithm* a : Algorithms())
+    if (a->prefer.priority == Preference::kByNameOnly)
+      names.push_back(std::string(NameOf(a->kind)) + "_" + a->name);
+  EXPECT_EQ(names, (std::vector<std::string>{"allreduce_doubling", "allreduce_ring",
+                                             "allreduce_tree", "broadcast_tree"}));
+}
+
 TEST(Selector, NamesAreThoseOfTheCatalogue) {
   EXPECT_TRUE(CheckAlgorithmName("auto").ok());
   for (const Algorithm* a : Algorithms()) EXPECT_TRUE(CheckAlgorithmName(a->name).ok()) << a->name;

@@ -1,0 +1,37 @@
+"""ops: the files of a catalogue, each a library, so that what uses some links those alone."""
+
+_VISIBILITY = [
+    "//ops:__pkg__",
+    "//tests:__subpackages__",
+]
+
+def ops(name, deps, seldom = []):
+    """A library for each .cc of the folder, with its name, and `name`, which is all of them.
+    NAME_often lacks the files of `seldom`."""
+    headers = native.glob(["*.h"], allow_empty = True)
+    files = native.glob(["*.cc"])
+    for file in seldom:
+        if file not in files:
+            fail("there is no " + file)
+    for file in files:
+        native.cc_library(
+            name = _name(file),
+            srcs = [file] + headers,
+            visibility = _VISIBILITY,
+            alwayslink = True,
+            deps = deps,
+        )
+    native.cc_library(
+        name = name,
+        visibility = _VISIBILITY,
+        deps = [_name(file) for file in files],
+    )
+    if seldom:
+        native.cc_library(
+            name = name + "_often",
+            visibility = _VISIBILITY,
+            deps = [_name(file) for file in files if file not in seldom],
+        )
+
+def _name(file):
+    return file[:-len(".cc")]
