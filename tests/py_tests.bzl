@@ -68,6 +68,7 @@ _PY_OPS = {name: ops for ops, names in {
     "all": [
         "frameworks/keras_torch",
         "frameworks/method_codec",
+        "frameworks/optimizer_rules",
         "frameworks/tensorflow_adasum",
         "frameworks/tensorflow_neighbors",
         "frameworks/tensorflow_trainer",

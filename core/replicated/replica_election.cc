@@ -34,6 +34,9 @@ void Replica::Follow(uint64_t term) {
 }
 
 void Replica::LearnLeader(int32_t from, Time now) {
+  // replicated-W4: a candidate whose term another one leads is none any more: once the others are
+  // lost it would have a quorum in that term, too.
+  standing_ = Standing::kFollower;
   silent_ = 0;
   led_at_ = now;
   if (leader_ == from) return;

@@ -39,6 +39,12 @@ TEST(WitnessTest, EverythingHolds) {
             {"lacking", &V::lacking, 0}});
 }
 
+// A candidate that has learnt who leads its term, and is then left alone (replicated-W4).
+TEST(WitnessTest, EverythingHoldsForASeedThatFoundSomething) {
+  const HostVerdict verdict = RunHostsWithWitness(407);
+  EXPECT_EQ(verdict.failure, "") << verdict.swarm;
+}
+
 TEST(WitnessTest, ASeedGivesTheSameRunAgain) {
   RunTwice<HostVerdict>([](uint64_t seed) { return RunHostsWithWitness(seed); });
 }
