@@ -248,10 +248,10 @@ _MUTANTS = {
     "window_taken_while_it_changes": (["core/transport/seqlock.cc"], "windows"),
 }
 
-# What is simulated without an op but kernels.
+# Simulators that use no op but kernels.
 _OF_CORE = ["host_models", "hosts", "models", "rounds", "windows"]
 
-# What the other simulators draw.
+# Simulators that draw algorithms, codecs or methods.
 _OPS = [
     "//ops/algorithms:algorithms_often",
     "//ops/algorithms:allreduce_coded",

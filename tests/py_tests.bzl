@@ -14,7 +14,7 @@ _OF_WHEEL = [
     "//examples",
 ]
 
-# What Python tests read at run time, besides what all of their folder do.
+# Data of Python tests, besides that of all tests of their folder.
 _PY_DATA = {
     "frameworks/cuda": ["//tests/plugins"],
     "frameworks/help": [
@@ -59,11 +59,11 @@ _PY_DATA = {
     "parallel/tensorflow": [":tensorflow_operations"],
 }
 
-# What a Python test uses of the catalogue (covey_with of BUILD). With "collectives" the method is
-# allreduce, and there is no codec; with "methods" there are all methods, and no codec; with
-# "nothing" the package is not there. "all", as any other test has it, is libcovey.so as it is
-# shipped, with plug-ins and what `covey build` compiles. A test that uses more than it has finds no
-# such method, codec or plug-in.
+# The part of the catalogue that a Python test uses (covey_with of BUILD). With "collectives" the
+# method is allreduce, and there is no codec; with "methods" there are all methods, and no codec;
+# with "nothing" the package is not there. "all", as any other test has it, is libcovey.so as it
+# is shipped, with plug-ins and what `covey build` compiles. A test that uses more than it has
+# finds no such method, codec or plug-in.
 _PY_OPS = {name: ops for ops, names in {
     "all": [
         "frameworks/keras_torch",
@@ -179,7 +179,7 @@ _PY_OPS = {name: ops for ops, names in {
     ],
 }.items() for name in names}
 
-# What the process of a Python test imports first, where that is not torch.
+# The module that the process of a Python test imports first, where that is not torch.
 _PY_FIRST = {
     "frameworks/bench_native": "none",
     "frameworks/dropped": "none",
@@ -195,8 +195,8 @@ _PY_FIRST = {
     "frameworks/trainer_state": "none",
 }
 
-# What starts whole jobs in a folder of quick tests; /sys/fs/cgroup, where processes can be limited,
-# is read only in a sandbox.
+# Tests that start whole jobs in a folder of quick tests; /sys/fs/cgroup, where processes can be
+# limited, is read only in a sandbox.
 _PY_TAGS = {
     "golden/readme_wheel_test.py": ["processes"],
     "golden/wheel_grpc_test.py": ["processes"],
@@ -249,7 +249,7 @@ def py_tests(folder, deps = [], data = [], tags = [], together = {}, **kwargs):
             )
 
 def py_ops(path):
-    """What a test uses of the catalogue, a name of _PY_OPS."""
+    """The part of the catalogue that a test uses, a name of _PY_OPS."""
     return _PY_OPS.get(longest_prefix(path, _PY_OPS), "all")
 
 def covey_for(ops):

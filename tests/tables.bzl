@@ -1,4 +1,4 @@
-"""What the macros of tests share: rows for names that begin alike."""
+"""Functions that the macros of tests share: rows for names that begin alike."""
 
 def longest_prefix(path, table):
     """The row for a path: the longest name that it begins with, as a file or as words."""

@@ -21,7 +21,7 @@ _OF_METHODS = [
     "//ops/transports",
 ]
 
-# What each test under a simulated clock links.
+# Libraries that each test under a simulated clock links.
 _SIMULATED = [
     "//core/api:session",
     "//ops/kernels",

@@ -55,7 +55,7 @@ WindowState FarWindow::LookAtPublished(int32_t member, int64_t part, std::span<s
   return seen->state;
 }
 
-// What it has answered, if that was to this question; else it is asked.
+// Takes the member's answer, if that was to this question; else asks.
 void FarWindow::Ask(int32_t member, const FarQuestion& question, std::span<std::byte> model,
                     FarAnswer* seen) {
   Member& of = At(member);

@@ -33,7 +33,7 @@
 
 namespace covey {
 
-// What the window of this rank lies on, where no other member reads it.
+// The words of this rank's window, which no other member reads.
 class FarWindowMemory {
  protected:
   PrivateAtomics words_;
@@ -52,8 +52,6 @@ class FarWindow final : private FarWindowMemory, public TrainerWindow, public Ch
     size_t length_bytes = 0;           // of each member's model
     int64_t version = 0;
   };
-  // The model that this rank has published last, and its step, 0 if there is none.
-  using Published = std::function<Status(std::span<std::byte> model, uint64_t* step)>;
   // An answer that has come is shown to a look so long after the one before.
   static constexpr Time kKept = 2 * kSecond;
 
@@ -65,9 +63,8 @@ class FarWindow final : private FarWindowMemory, public TrainerWindow, public Ch
   void Meet(std::vector<uint64_t> channels) override { channel_ = channels.front(); }
   void Join(ChannelMux* box) override { box->Open(channel_, options_.group, this); }
   void Part(ChannelMux* box) override { box->Close(channel_); }
-  // Those of the rounds that begin at version `part`, until DropRounds or Leave.
-  void AddRounds(int64_t part, Published published);
-  void DropRounds(int64_t part);
+  void AddRounds(int64_t part, Published published) override;
+  void DropRounds(int64_t part) override;
 
   WindowState Look(int32_t member, std::span<std::byte> model, int64_t* version) override;
   // The model that it has published last in those rounds.

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "core/base/finite.h"
-#include "core/engine/far_window.h"
 #include "core/engine/trainer_driver_lock.h"
 #include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
@@ -84,9 +83,7 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, Memory memor
       hypers_(static_cast<size_t>(options_.hypers)) {}
 
 void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds) {
-  // Others ask for what it publishes.
-  if (window_ != nullptr && window_->IsFar() && rounds->has_models())
-    static_cast<FarWindow*>(window_.get())->AddRounds(from, rounds->Published());
+  if (window_ != nullptr && rounds->has_models()) window_->AddRounds(from, rounds->Published());
   rounds_.emplace(from, std::move(rounds));
 }
 
@@ -334,8 +331,7 @@ bool TrainerDriver::EndExchange(Time callers, Status* status, StageResult* resul
   const Status fitness = publishes ? FitnessOf(*exchange_) : Status::Ok();
   TrainerRounds* rounds = RoundsOf(exchange_->part);
   const auto hypers = IsOwn(*rounds) ? std::span<const double>() : std::span<const double>(hypers_);
-  if (exchange_->stage == Stage::kLeave && window_ != nullptr && window_->IsFar())
-    static_cast<FarWindow*>(window_.get())->DropRounds(exchange_->part);
+  if (exchange_->stage == Stage::kLeave && window_ != nullptr) window_->DropRounds(exchange_->part);
   if (!rounds->Perform(*exchange_, fitness, hypers, deadline, status, result)) return false;
   exchange_.reset();
   return true;

@@ -1,4 +1,4 @@
-// What other threads, and other ranks, see of rounds of models.
+// The published models of rounds, as other threads and other ranks see them.
 #include "core/engine/trainer_rounds.h"
 
 namespace covey {

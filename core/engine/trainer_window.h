@@ -36,10 +36,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <vector>
 
+#include "core/base/status.h"
 #include "core/transport/seqlock.h"
 #include "core/transport/window.h"
 
@@ -63,7 +65,7 @@ struct TrainerMark {
 
 class TrainerWindow {
  public:
-  // What this rank's window lies on.
+  // The memory of this rank's window.
   struct Own {
     SharedAtomics* words = nullptr;
     uint64_t* at = nullptr;            // OwnBytes, zero
@@ -73,14 +75,15 @@ class TrainerWindow {
     size_t length_bytes = 0;           // of each member's model
     int64_t version = 0;
   };
-  // Those of the window, and one for those that ask.
+  // The words of a window of one span, and a word for members that ask.
   static constexpr size_t kOwnBytes = SeqLock::LengthBytes(1) + sizeof(uint64_t);
 
   explicit TrainerWindow(const Own& own);
   virtual ~TrainerWindow() = default;
   TrainerWindow(const TrainerWindow&) = delete;
 
-  // What the members agree on, of each: to be met before Look and Leave.
+  // The offset or channel on which members agree: each gives its own, and Meet takes all of them,
+  // before Look and Leave.
   virtual uint64_t place() const = 0;
   virtual void Meet(std::vector<uint64_t> places) = 0;
   // Whether looks are questions, which the member answers: by messages, from Join until Part. With
@@ -88,6 +91,11 @@ class TrainerWindow {
   virtual bool IsFar() const { return false; }
   virtual void Join(ChannelMux*) {}
   virtual void Part(ChannelMux*) {}
+  // The model that this rank has published last in the rounds that begin at version `part`, and its
+  // step, 0 if there is none: for questions, until DropRounds or Leave.
+  using Published = std::function<Status(std::span<std::byte> model, uint64_t* step)>;
+  virtual void AddRounds(int64_t /*part*/, Published) {}
+  virtual void DropRounds(int64_t /*part*/) {}
 
   // ---- This rank's.
   // The model lies there from now on.
@@ -124,13 +132,13 @@ class TrainerWindow {
 
   // This rank has closed its training: it looks at no other again.
   virtual void Leave() = 0;
-  // Whether all have, but for those that are lost: what the window lies on can go back.
+  // Whether all members have, but for lost ones: the window's memory can go back.
   virtual bool HaveAllLeft() = 0;
 
  protected:
-  // Around each of the calls above that is this rank's.
+  // The lock that each call about this rank's window holds; none by default.
   virtual std::unique_lock<std::mutex> Hold() { return {}; }
-  // Within it: the window is even, or closed.
+  // With that lock, when the window has become even, or is closed.
   virtual void OnEven() {}
 
   SeqLock window() const { return {own_.at, own_.words}; }

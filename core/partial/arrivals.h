@@ -87,7 +87,7 @@ class Arrivals {
   // in time.
   void set_patience(Time patience) { patience_ = patience; }
 
-  // What all that wait see alike, as long as no word changes.
+  // The count of members, which is the same for all waiting ranks until a word changes.
   enum class Lag : uint8_t { kNone, kStale, kEarly };  // behind, or before the limit on staleness
   struct Count {
     int32_t active = 0, arrived = 0;

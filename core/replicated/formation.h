@@ -10,8 +10,8 @@
 //   delegate: the sum came                        the same to the other members of its host
 //   any: a shard that it has, or does not expect  dropped
 //
-// Between hosts a piece of a member that is by the hub, or for one, goes to the hub, which hands it
-// on as it is: the hub needs no part in the sum, and holds no copy (replicated-W17).
+// A piece of a member that is by the hub, or for one, goes to the hub, which hands it on as it is:
+// the hub needs no part in the sum, and holds no copy (replicated-W17).
 //
 // A piece carries the origin of its version: other versions and attempts have other formations.
 // Equal origins have equal bytes, so a shard of the sum may come from any member that has it.

@@ -126,7 +126,8 @@ class LeaderState {
     Time left_out_until = 0;  // it got no piece though all answered, by the hub too
   };
 
-  // What only half have accepted yet, since when, and whether the witness is to be asked at once.
+  // The progress that only half of the replicas have accepted, since when, and whether the leader
+  // asks the witness at once.
   struct Halved {
     Progress accepted = {};
     Time since = 0;

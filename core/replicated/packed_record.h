@@ -23,7 +23,7 @@
 
 namespace covey {
 
-// What both sides know of the members beside the record: ReplicatedEntry.
+// The words of an entry (ReplicatedEntry), which writer and reader have beside the record.
 struct MembersAfter {
   const std::vector<uint64_t>& consumed;
   const std::vector<uint64_t>& missing;
@@ -35,7 +35,7 @@ void PackRecord(const RoundMemory& of, const MembersAfter& members, const std::b
 // False: there is none, and *record means nothing.
 bool UnpackRecord(const RoundMemory& of, const MembersAfter& members, Reader* reader,
                   Bytes* record);
-// Of a packed record, at most.
+// The largest packed record, in bytes.
 size_t MostPackedRecordBytes(const RoundMemory& of);
 
 }  // namespace covey

@@ -25,11 +25,11 @@
 
 namespace covey {
 
-// Of each word, at most.
+// The most bytes of a packed word.
 inline constexpr size_t kMostPackedBytes = 12;
 
 void PackWords(std::span<const uint64_t> words, Writer* writer);
-// As many as `words` has. False: there are no such words, and those of `words` mean nothing.
+// Reads words.size() words. False: the bytes are malformed, and `words` has undefined content.
 bool UnpackWords(Reader* reader, std::span<uint64_t> words);
 
 }  // namespace covey

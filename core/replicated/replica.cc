@@ -175,7 +175,7 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
   }
 }
 
-// As it came, whichever version it is of.
+// Hands a piece on unchanged, whichever version it is of.
 void Replica::Relay(int32_t from, ReplicaMessage piece) {
   const int32_t to = static_cast<int32_t>(piece.relay) - 1;
   piece.kind = Kind::kPiece;

@@ -192,7 +192,7 @@ void Replica::GoOnWithoutTheDead(Half half) {
   const std::vector<bool> nobody(votes_.size());
   if (!witness_.is_there() || IsQuorum(votes_, nobody, half) || left_with_ > log_.executed())
     return;
-  // What it has accepted may have been theirs.
+  // The witness may have accepted versions of the dead alone.
   witness_.Ask(Witness::Question::kLook, term_, elected_with_);
   if (known_.version > log_.executed())
     lost_versions_ = {.first = log_.executed() + 1, .last = known_.version, .gone = Lost()};

@@ -37,7 +37,7 @@ struct Origin {
   auto operator<=>(const Origin&) const = default;
 };
 
-// A role with this bit: the hub hands on all pieces between the member and other hosts.
+// A role with this bit: the hub hands on all pieces between the member and others.
 inline constexpr uint64_t kByHub = uint64_t{1} << 32;
 
 // A version, and the state after it.

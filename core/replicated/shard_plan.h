@@ -10,7 +10,7 @@
 // of a version of n bytes a member sends at most about 2 n, and of H hosts each sends about
 // 2 (H - 1) / H n: as much as a two-level allreduce, whatever the number of members.
 //
-// Pieces between hosts may go by a hub, which hands them on (formation.h). That changes no plan.
+// Pieces may go by a hub, which hands them on (formation.h). That changes no plan.
 //
 // Contributions are summed by host, in rank order there, then in the order of hosts. A plan is a
 // function of its arguments alone, so equal ones give the same bytes. Pure.

@@ -67,7 +67,7 @@ std::optional<WitnessRequest> Witness::TakeRequest(Time now) {
   const bool is_look = asked_.question == Question::kLook || !is_known_;
   WitnessRequest request{.number = ++number_, .state = state_, .record = {}};
   written_for_ = {};
-  // What it knows may be old: a refusal is one only of a record that was read since.
+  // Its copy of the record may be old: a refusal counts only if the record was read since.
   if (!is_look && MayTake(&record)) {
     request.record = record.Encode();
     written_for_ = asked_;

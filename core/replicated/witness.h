@@ -30,14 +30,14 @@
 
 namespace covey {
 
-// As made: the first replica leads term 1, and all have accepted its no-op entry.
+// At first the first replica leads term 1, and all have accepted its no-op entry.
 struct WitnessRecord {
   uint64_t term = 1;      // the latest it knows,
   int32_t voted_for = 0;  // and its vote in that term
   Progress accepted{.accepted_term = 1};
 
   Bytes Encode() const;
-  // Of no bytes: as made. False: it is no record.
+  // No bytes are the record at first. False: the bytes are no record.
   static bool Decode(std::span<const std::byte> bytes, WitnessRecord* record);
   // The last version that it has accepted, committed by that or not.
   uint64_t last() const { return accepted.executed + (accepted.has_entry ? 1 : 0); }
@@ -64,7 +64,7 @@ class Witness {
   Witness(bool is_there, int32_t self) : is_there_(is_there), self_(self) {}
 
   bool is_there() const { return is_there_; }
-  // Where its vote would be that of these; and where it is, as far as it has answered.
+  // The half vote if the witness agreed; and as far as it has answered.
   Half HalfIfWon() const { return is_there_ ? Half::kWithThem : Half::kOfTheFirst; }
   Half HalfOf(Question question, uint64_t term, const Progress& mine) const;
   // Nothing happens if that is the question already. REQUIRES: is_there().
@@ -75,9 +75,9 @@ class Witness {
   std::optional<WitnessRequest> TakeRequest(Time now);
   // False: to another request, or no answer.
   bool OnAnswer(const WitnessAnswer& answer);
-  // As it was answered last.
+  // The record of the last answer.
   const WitnessRecord& record() const { return record_; }
-  // Since when an answer is missing; 0: none is.
+  // The time since which an answer is missing; 0: none is.
   Time waits_since() const { return awaited_ > 0 ? asked_at_ : 0; }
 
  private:

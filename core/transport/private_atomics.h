@@ -6,7 +6,7 @@
 
 namespace covey {
 
-class PrivateAtomics final : public SharedAtomics {
+class PrivateAtomics : public SharedAtomics {
  public:
   uint64_t Load(const uint64_t* word) override { return *word; }
   void Store(uint64_t* word, uint64_t value) override { *word = value; }

@@ -1,5 +1,5 @@
-// What one_shot.cc is compiled with for its case: an epoll that is a word of the execution. A call
-// is a seq_cst fence and an access, as of a futex (tests/orders/execution.h).
+// Headers that stand before one_shot.cc in its case: an epoll that is a word of the execution. A
+// call is a seq_cst fence and an access, as of a futex (tests/orders/execution.h).
 //
 // Included once, before one_shot.cc.
 #ifndef COVEY_TESTS_ORDERS_ONE_SHOT_STAGE_H_

@@ -13,11 +13,7 @@
 namespace covey {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeeds = 120;
-#else
-constexpr uint64_t kSeeds = 600;
-#endif
+constexpr uint64_t kSeeds = kIsSanitized ? 120 : 600;
 
 TEST(CommunicatorsTest, EverythingHolds) {
   using V = CommunicatorSimVerdict;

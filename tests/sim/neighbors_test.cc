@@ -12,11 +12,7 @@
 namespace covey {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeeds = 60;
-#else
-constexpr uint64_t kSeeds = 1000;
-#endif
+constexpr uint64_t kSeeds = kIsSanitized ? 60 : 1000;
 
 TEST(NeighborsTest, EverythingHolds) {
   using V = NeighborVerdict;

@@ -11,11 +11,7 @@
 namespace covey {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeeds = 300;
-#else
-constexpr uint64_t kSeeds = 1000;
-#endif
+constexpr uint64_t kSeeds = kIsSanitized ? 300 : 1000;
 
 TEST(PairsTest, EverythingHolds) {
   using V = PairVerdict;

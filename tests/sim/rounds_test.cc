@@ -14,13 +14,8 @@
 namespace covey {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeeds = 300;
-constexpr uint64_t kSeedsOfASize = 1;
-#else
-constexpr uint64_t kSeeds = 1000;
-constexpr uint64_t kSeedsOfASize = 3;
-#endif
+constexpr uint64_t kSeeds = kIsSanitized ? 300 : 1000;
+constexpr uint64_t kSeedsOfASize = kIsSanitized ? 1 : 3;
 
 TEST(RoundsTest, EverythingHolds) {
   using V = RoundVerdict;

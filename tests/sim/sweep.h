@@ -12,6 +12,13 @@
 
 namespace covey {
 
+// Whether a sanitizer runs along: seeds take longer then, and a test takes fewer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
 // Something that the verdict on a seed counts.
 template <typename Verdict>
 struct Count {

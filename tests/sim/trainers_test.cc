@@ -12,11 +12,7 @@
 namespace covey {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeeds = 200;
-#else
-constexpr uint64_t kSeeds = 2000;
-#endif
+constexpr uint64_t kSeeds = kIsSanitized ? 200 : 2000;
 
 TEST(TrainersTest, EverythingHolds) {
   using V = TrainerVerdict;

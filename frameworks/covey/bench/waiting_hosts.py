@@ -218,8 +218,8 @@ def lost_s(lengths: List[float]) -> float:
 
 
 class UnderFault(NamedTuple):
-    """What a fault does to the ranks without it, by method: their longest step, the seconds that
-    the mean one lost, and their pace after the first wait."""
+    """The effect of a fault on the ranks without it, by method: their longest step, the seconds
+    that the mean one lost, and their pace after the first wait."""
 
     longest: List[Line]
     lost: List[Line]

@@ -45,7 +45,7 @@ struct HostCostOptions {
   uint64_t versions = 2;  // that are counted, after one that is not
   uint64_t spread = 1;    // ranks publish within so many ticks
   uint64_t seed = 1;      // of the tick of each
-  // Of an even number of hosts: the witness is there. A request to it is a failure.
+  // With an even number of hosts there is a witness, and a request to it is a failure.
   bool has_witness = false;
 };
 

@@ -131,7 +131,7 @@ class Silence {
     link.unsent.push_back(std::move(message));
   }
 
-  // What was sent in vain goes again, each time after twice as long.
+  // A message that was sent in vain is sent again, each time after twice as long.
   void Retry(int32_t from, int32_t to) {
     Link& link = LinkOf(from, to);
     if (link.stuck_since == 0 || IsCut(from, to)) return;

@@ -40,7 +40,7 @@ struct HostVerdict {
 
 // Runs one seed to its end; of so many ranks, where that is not 0.
 HostVerdict RunHosts(uint64_t seed, int32_t size = 0);
-// Of an even number of ranks, with a witness (host_witness.h) and cuts between halves of them.
+// An even number of ranks, with a witness (host_witness.h) and cuts between halves of them.
 HostVerdict RunHostsWithWitness(uint64_t seed);
 
 }  // namespace covey

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
+#include "core/transport/private_atomics.h"
 #include "core/transport/seqlock.h"
 
 namespace covey {
@@ -12,7 +13,7 @@ namespace {
 constexpr int kLooks = 40;
 
 // Words that let another rank go on before each of them.
-class LateWords final : public SharedAtomics {
+class LateWords final : public PrivateAtomics {
  public:
   std::function<void()> before;
 
@@ -20,15 +21,6 @@ class LateWords final : public SharedAtomics {
     if (before) before();
     return *word;
   }
-  void Store(uint64_t* word, uint64_t value) override { *word = value; }
-  bool CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) override {
-    if (*word != expected) return false;
-    *word = desired;
-    return true;
-  }
-  uint32_t Ticket(const uint64_t*) override { return 0; }
-  void Sleep(uint64_t*, uint32_t, Time) override {}
-  void Ring(uint64_t*) override {}
 };
 
 // Writes `version` to every element, one in each step.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/transport/private_atomics.h"
 #include "tests/unit/gossip/far_ranks.h"
 
 namespace covey {
@@ -112,22 +113,13 @@ TEST(FarPairsTest, ARankWithAnOpenOfferIsNotSettled) {
 }
 
 // Calls back once, after a word was read.
-class Interleaved final : public SharedAtomics {
+class Interleaved final : public PrivateAtomics {
  public:
   uint64_t Load(const uint64_t* word) override {
     const uint64_t value = *word;
     if (word == after) std::exchange(call, [] {})();
     return value;
   }
-  void Store(uint64_t* word, uint64_t value) override { *word = value; }
-  bool CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) override {
-    if (*word != expected) return false;
-    *word = desired;
-    return true;
-  }
-  uint32_t Ticket(const uint64_t*) override { return 0; }
-  void Sleep(uint64_t*, uint32_t, Time) override {}
-  void Ring(uint64_t*) override {}
 
   const uint64_t* after = nullptr;
   std::function<void()> call = [] {};

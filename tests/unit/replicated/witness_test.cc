@@ -277,7 +277,7 @@ TEST_F(WitnessedTest, ThoseThatWereToldOfVersionsByTheDeadGoOnWithoutThem) {
   EXPECT_EQ(leader.lost_versions().gone, (std::vector<int32_t>{0, 1}));
 }
 
-// What a rank that has left has read is made by no other again.
+// No rank makes a version again that a rank which has left has read.
 TEST_F(WitnessedTest, VersionsOfThoseThatHaveLeftAreLacking) {
   OpenWith(2);
   TrainTo(3, {0, 1});
