@@ -8,7 +8,7 @@ _PATH = "frameworks/covey/libcovey.so"
 
 def _package_impl(ctx):
     package = ctx.attr._package
-    runfiles = ctx.runfiles(symlinks = {_PATH: ctx.file.library})
+    runfiles = ctx.runfiles(ctx.files.others, symlinks = {_PATH: ctx.file.library})
     return [
         DefaultInfo(runfiles = runfiles.merge(package[DefaultInfo].default_runfiles)),
         package[PyInfo],
@@ -18,12 +18,13 @@ _package = rule(
     implementation = _package_impl,
     attrs = {
         "library": attr.label(allow_single_file = True, mandatory = True),
+        "others": attr.label_list(allow_files = True),
         "_package": attr.label(default = "//frameworks:package", providers = [PyInfo]),
     },
 )
 
-def covey_with(name, ops):
-    """//frameworks:covey with these ops, without plug-ins and what `covey build` compiles."""
+def covey_with(name, ops, others = []):
+    """//frameworks:covey with these ops and other files: plug-ins, what `covey build` compiles."""
     libcovey(
         name = name + "/libcovey.so",
         testonly = True,
@@ -33,4 +34,5 @@ def covey_with(name, ops):
         name = name,
         testonly = True,
         library = name + "/libcovey.so",
+        others = others,
     )

@@ -22,6 +22,7 @@ _PY_DATA = {
         ":tensorflow_operations",
     ],
     "frameworks/keras": [":tensorflow_operations"],
+    "frameworks/mirror": ["//tests/plugins"],
     "frameworks/mixed": [":tensorflow_operations"],
     "frameworks/old_checkpoints": [":checkpoints"],
     "frameworks/plugin": ["//tests/plugins"],
@@ -62,17 +63,18 @@ _PY_DATA = {
 # The part of the catalogue that a Python test uses (covey_with of BUILD). With "collectives" the
 # method is allreduce, and there is no codec; with "methods" there are all methods, and no codec;
 # with "nothing" the package is not there. "all", as any other test has it, is libcovey.so as it
-# is shipped, with plug-ins and what `covey build` compiles. A test that uses more than it has
-# finds no such method, codec or plug-in.
+# is shipped, with plug-ins and what `covey build` compiles; "hosts" is that without the codecs. A
+# test that uses more than it has finds no such method, codec or plug-in.
 _PY_OPS = {name: ops for ops, names in {
     "all": [
         "frameworks/keras_torch",
         "frameworks/method_codec",
+        "frameworks/mirror_codec",
+        "frameworks/mixed_codec",
         "frameworks/optimizer_rules",
-        "frameworks/tensorflow_adasum",
         "frameworks/tensorflow_neighbors",
         "frameworks/tensorflow_trainer",
-        "parallel/joined_hosts",
+        "parallel/experiments_codec",
     ],
     "collectives": [
         "frameworks/bench_native",
@@ -118,6 +120,15 @@ _PY_OPS = {name: ops for ops, names in {
         "parallel/torchrun",
         "parallel/trace",
     ],
+    "hosts": [
+        "frameworks/mirror",
+        "frameworks/mixed",
+        "parallel/bench",
+        "parallel/experiments",
+        "parallel/joined_hosts",
+        "parallel/load_order",
+        "parallel/rendezvous",
+    ],
     "nothing": ["golden"],
     "methods": [
         "frameworks/adasum",
@@ -150,6 +161,7 @@ _PY_OPS = {name: ops for ops, names in {
         "frameworks/skip_ahead",
         "frameworks/snapshots",
         "frameworks/switch",
+        "frameworks/tensorflow_adasum",
         "frameworks/tensorflow_consensus",
         "frameworks/tensorflow_layers",
         "frameworks/tensorflow_library",

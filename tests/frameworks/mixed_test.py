@@ -5,24 +5,23 @@ Method: real processes; the same gradients for all, and SGD whose rate is a powe
 
 from __future__ import annotations
 
-import os
 import sys
 import unittest
 import unittest.mock
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
+import mixed_training
+from mixed_training import MIXES, check_the_numbers, trained
 from ranks import Pool, SharedPool, also, refusal_of
 from tensorflows import IS_RANK, set_up
 
 if IS_RANK:
-    if os.environ.get("TEST_TORCH_FIRST"):
-        import torch  # noqa: F811
     import keras
     import numpy
     import tensorflow as tf
     import torch
-    from keras_training import by_apply, by_fit, bytes_of
-    from numpy_training import RATE, STEPS, numbers
+    from keras_training import bytes_of
+    from mixed_training import RATE, update
 
     import covey
     import covey.numpy
@@ -36,7 +35,6 @@ METHODS = (
     "local:H=3",
     "diloco:H=3,admit=all,max_wait=60s",
     "dpsgd",
-    "allreduce:then=local@5:H=2,codec=int8",
     *also(
         "allreduce:clip_norm=0.5",
         "allreduce:max_wait=60s",
@@ -46,9 +44,6 @@ METHODS = (
     ),
 )
 PAIRS = ("adpsgd", "swarm:H=2")
-MIXES = (("torch", "tensorflow"), ("tensorflow", "torch", "numpy"), *also(
-    ("numpy", "torch"), ("numpy", "fit"), ("fit", "torch", "torch")
-))
 
 pool = SharedPool(__file__)
 
@@ -60,66 +55,10 @@ def setUpModule() -> None:
 # ---- On the ranks ------------------------------------------------------------------------------
 
 
-def by_torch(method: str, **options: Any) -> List[bytes]:
-    """The parameters after each step and after finish()."""
-    given = numbers(covey.rank(), -1, "float32")
-    parameters = [torch.nn.Parameter(torch.tensor(it)) for it in given]
-    sgd = torch.optim.SGD(parameters, lr=RATE)
-    optimizer = covey.torch.DistributedOptimizer(sgd, method=method, **options)
-    seen = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        gradients = [torch.tensor(it) for it in numbers(covey.rank(), step, "float32")]
-        sum((a * b).sum() for a, b in zip(parameters, gradients)).backward()
-        optimizer.step()
-        seen.append(bytes_of([it.detach() for it in parameters]))
-    assert optimizer.version == STEPS
-    optimizer.finish()
-    seen.append(bytes_of([it.detach() for it in parameters]))
-    optimizer._covey_trainer.close()
-    return seen
-
-
-def by_keras(method: str, train: Callable[[Any], List[bytes]]) -> List[bytes]:
-    sgd = keras.optimizers.SGD(RATE)
-    optimizer = covey.tensorflow.DistributedOptimizer(sgd, method=method)
-    seen = train(optimizer)
-    assert optimizer.version == STEPS
-    optimizer.close()
-    return seen
-
-
-def update(parameters: List[Any], gradients: List[Any], hypers: Tuple[float, ...]) -> None:
-    for parameter, gradient in zip(parameters, gradients):
-        parameter -= parameter.dtype.type(hypers[0]) * gradient
-
-
-def by_numpy(method: str) -> List[bytes]:
-    begin, seen = numbers(covey.rank(), -1, "float32"), []
-    with covey.numpy.Trainer(begin, update, method=method, num_hypers=1) as trainer:
-        for step in range(STEPS):
-            trainer.step(numbers(covey.rank(), step, "float32"), hypers=[RATE])
-            seen.append(bytes_of(trainer.parameters))
-        trainer.finish()
-        seen.append(bytes_of(trainer.parameters))
-    return seen
-
-
-def trained(frameworks: Tuple[str, ...], method: str) -> List[bytes]:
-    """By rank r as ``frameworks[r]`` says."""
-    ways: Dict[str, Callable[[str], List[bytes]]] = {
-        "torch": by_torch,
-        "numpy": by_numpy,
-        "tensorflow": lambda text: by_keras(text, lambda it: by_apply(it, True)),
-        "fit": lambda text: by_keras(text, by_fit),
-    }
-    return ways[frameworks[covey.rank()]](method)
-
-
 def rounded(frameworks: Tuple[str, ...]) -> bytes:
     """The model after finish(), by a rate that is no power of two: frameworks round its product
     with a gradient, or only the sum of that and a parameter."""
-    with unittest.mock.patch(f"{__name__}.RATE", 0.1):
+    with unittest.mock.patch.object(mixed_training, "RATE", 0.1):
         return trained(frameworks, "allreduce")[-1]
 
 
@@ -286,13 +225,7 @@ class MixedTest(unittest.TestCase):
         for mix in MIXES:
             for method in METHODS:
                 with self.subTest(mix=mix, method=method):
-                    wanted = pool(len(mix)).call(trained, ("numpy",) * len(mix), method)
-                    found = pool(len(mix)).call(trained, mix, method)
-                    for rank, (one, other) in enumerate(zip(wanted, found)):
-                        self.assertEqual(len(one), len(other))
-                        for step, pair in enumerate(zip(one, other)):
-                            self.assertEqual(*pair, f"rank {rank}, step {step}")
-                    self.assertEqual(len({seen[-1] for seen in found}), 1)
+                    check_the_numbers(self, pool, trained, mix, method)
 
     def test_finish_leaves_one_model_where_frameworks_round_otherwise(self) -> None:
         mix = ("tensorflow", "torch", "numpy")

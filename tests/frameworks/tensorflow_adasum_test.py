@@ -160,9 +160,6 @@ def refusals() -> Dict[str, str]:
         "factor": said(lambda: adasum(x, prescale_factor=0.0)),
         "slices": said(lambda: adasum(tf.IndexedSlices(x, tf.range(4)))),
         "method": said(lambda: hvd.DistributedOptimizer(sgd, op=hvd.Adasum, method="local")),
-        "codec": said(
-            lambda: hvd.DistributedOptimizer(sgd, op=hvd.Adasum, method="allreduce", codec="int8")
-        ),
         "of 1": said(
             lambda: hvd.DistributedOptimizer(
                 tf.compat.v1.train.GradientDescentOptimizer(0.1), op=hvd.Adasum
@@ -292,7 +289,6 @@ class AdasumTest(unittest.TestCase):
             self.assertIn("must not be 0", found["factor"])
             self.assertIn("goes by Average or Sum", found["slices"])
             self.assertIn("use method='allreduce'", found["method"])
-            self.assertIn("no codecs", found["codec"])
             self.assertIn("an optimizer of TensorFlow 1", found["of 1"])
             for way in ("eager", "graph"):
                 self.assertIn("FailedPrecondition", found[f"shapes {way}"])

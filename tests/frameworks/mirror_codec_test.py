@@ -1,0 +1,36 @@
+"""Goal: a method with a codec trains parameters on a device as those on the CPU, bit for bit.
+Method: that of mirror_test.py."""
+
+from __future__ import annotations
+
+import unittest
+
+import torch
+from mirror_training import check_both, in_turn
+from ranks import SEED, SharedPool
+
+pool = SharedPool(__file__)
+METHOD = "swarm:H=2,codec=lattice@8"
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+
+
+def tearDownModule() -> None:
+    pool.close()
+
+
+class MirrorCodecTest(unittest.TestCase):
+    def test_what_waits_for_nobody(self) -> None:
+        for size in (2, 4):
+            check_both(self, pool(size), in_turn, METHOD)
+
+    @unittest.skipUnless(torch.cuda.is_available(), "skipped: no GPU")
+    def test_on_a_card(self) -> None:
+        for states in pool(2).call(in_turn, "cuda", METHOD):
+            self.assertTrue(states[-1])  # It came to its end, and replicas are equal.
+
+
+if __name__ == "__main__":
+    unittest.main()
