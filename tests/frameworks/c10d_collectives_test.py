@@ -84,6 +84,29 @@ def reductions(group: Any, rank: int) -> None:
 
 
 @in_subgroup
+def of_complex_numbers(group: Any, rank: int) -> List[str]:
+    """reduce and reduce_scatter, of conjugates too, which torch hands on as they are."""
+    each = torch.stack([given(r, (SIZE, 4), torch.complex64) * (1 + 2j) for r in range(SIZE)])
+    total, mine = each.conj().sum(0), each[rank].conj()
+    tensor = mine.resolve_conj().clone()
+    dist.reduce(tensor, group_dst=1, group=group)
+    assert torch.equal(tensor, total if rank == 1 else mine), tensor
+    out = torch.empty(4, dtype=torch.complex64)
+    dist.reduce_scatter(out, list(mine), group=group)
+    assert torch.equal(out, total[rank]), out
+    dist.reduce_scatter_tensor(out, mine.reshape(-1), group=group)
+    assert torch.equal(out, total[rank]), out
+    parts = [torch.full((1 + r,), 1j * (1 + rank)) for r in range(SIZE)]
+    uneven = torch.empty(1 + rank, dtype=torch.complex64)
+    dist.reduce_scatter(uneven, parts, group=group)
+    assert uneven.tolist() == [6j] * (1 + rank), uneven
+    most = dist.ReduceOp.MAX
+    return [
+        refusal_of(lambda: dist.reduce_scatter_tensor(out, mine.reshape(-1), most, group=group))
+    ]
+
+
+@in_subgroup
 def of_bits_and_truths(group: Any, rank: int) -> None:
     """BAND, BOR, BXOR; bool; sparse tensors; averages."""
     each = torch.stack([given(r, (SIZE, 4), torch.int64) for r in range(SIZE)])
@@ -240,6 +263,10 @@ class CollectivesTest(unittest.TestCase):
 
     def test_reductions_of_bits_truths_and_sparse_tensors(self) -> None:
         self.check(of_bits_and_truths)
+
+    def test_reductions_of_complex_numbers(self) -> None:
+        for said in self.check(of_complex_numbers):
+            self.assertIn("Unsupported: complex numbers have SUM and AVG, no", said[0])
 
     def test_moves(self) -> None:
         self.check(moves)
