@@ -244,6 +244,8 @@ def refusals(group: Any, rank: int) -> List[str]:
     coming = [1, 1, 1] if rank else [2, 1, 1]
     call = functools.partial(dist.all_to_all_single, torch.zeros(sum(coming)), three, coming)
     said.append(refusal_of(functools.partial(call, [1, 1, 1], group=group)))
+    wide = torch.zeros(9, dtype=torch.float64)
+    said.append(refusal_of(lambda: dist.all_gather_into_tensor(wide, three, group=group)))
     dist.all_reduce(three + 1, group=group)
     return said
 
@@ -283,7 +285,7 @@ class CollectivesTest(unittest.TestCase):
     def test_a_wrong_call_says_why_and_the_next_works(self) -> None:
         for rank, said in enumerate(self.check(refusals)):
             self.assertIn("the list has 2 tensors, but the group has 3 ranks", said[0])
-            self.assertIn("shares of 3 elements do not make 8", said[1])
+            self.assertIn("shares, 3 elements of torch.float32, do not make 8", said[1])
             self.assertIn("4 rows cannot be divided among 3 ranks", said[2])
             self.assertIn("the split sizes [2, 2, 2] are not 3 numbers whose sum is 3", said[3])
             self.assertIn("ReduceOp.BAND is no reduction of Covey's for this tensor", said[4])
@@ -292,6 +294,7 @@ class CollectivesTest(unittest.TestCase):
                 "nothing" if rank else "Mismatch: all_to_all_single: the ranks send [1, 1, 1]"
             )
             self.assertTrue(said[6].startswith(expected), said[6])
+            self.assertIn("of torch.float32, do not make 9 of torch.float64", said[7])
 
 
 if __name__ == "__main__":

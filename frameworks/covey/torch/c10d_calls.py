@@ -255,10 +255,10 @@ def allgather_single_coalesced(
 
 
 def _check_share(share: torch.Tensor, whole: torch.Tensor, size: int, what: str) -> None:
-    if share.numel() * size != whole.numel():
+    if share.numel() * size != whole.numel() or share.dtype != whole.dtype:
         raise InvalidArgument(
-            f"{what}: {size} ranks' shares of {share.numel()} elements do not make "
-            f"{whole.numel()}: a share is one {size}th of the other tensor"
+            f"{what}: {size} ranks' shares, {share.numel()} elements of {share.dtype}, do not make "
+            f"{whole.numel()} of {whole.dtype}: a share is one {size}th of the other tensor"
         )
 
 
