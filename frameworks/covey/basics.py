@@ -53,17 +53,24 @@ def init(
     if not (is_initialized() and in_parent and not settings):
         _start(settings)
     place = state.require()
-    if comm is not None and sorted(comm) != list(range(place.size)):
+    if comm is not None and not _is_all(comm, place.size):
         raise Unsupported(
             f"init(comm=...): only all ranks of the job (0..{place.size - 1}) or None is possible; "
             "use covey.group(ranks) for a part of them"
         )
     if process_sets is None or process_sets == "dynamic":
         return
-    if isinstance(process_sets, str):
+    if isinstance(process_sets, str) or not isinstance(process_sets, Iterable):
         raise InvalidArgument(f"process_sets must be groups or 'dynamic', not {process_sets!r}")
     for item in process_sets:
         (item if isinstance(item, Group) else Group(item)).id
+
+
+def _is_all(comm: Any, size: int) -> bool:
+    try:
+        return sorted(comm) == list(range(size))
+    except TypeError:  # A communicator of mpi4py, for example.
+        return False
 
 
 def _start(settings: Optional[Mapping[str, object]]) -> None:

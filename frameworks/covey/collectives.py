@@ -23,9 +23,10 @@ from covey.handles import Handle, HandleSet
 from covey.neighbors import Neighbors
 from covey.reduce_op import NO_ADASUM, Adasum, Average, choose_op, core_code
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, GATHER, JOIN
-from covey.requests import REDUCESCATTER, How, split_counts, without_tensors
+from covey.requests import REDUCESCATTER, How, root_of, split_counts, without_tensors
 
 T = TypeVar("T")
+
 
 def check_scale(prescale: float, postscale: float) -> None:
     """Refuses factors the core would read as "not given"."""
@@ -184,7 +185,7 @@ class Collectives(Neighbors[T]):
         Example:
             >>> order = hvd.broadcast(order, root_rank=0, name="order")
         """
-        how = How(BROADCAST, "broadcast", root=root_rank)
+        how = How(BROADCAST, "broadcast", root=root_of(root_rank))
         return self._alike(how, variant, tensor, name, process_set)
 
     def allgather(
@@ -233,7 +234,7 @@ class Collectives(Neighbors[T]):
         Example:
             >>> scores = hvd.gather(scores, root_rank=0, name="scores")
         """
-        how = How(GATHER, "gather", root=root_rank)
+        how = How(GATHER, "gather", root=root_of(root_rank))
         return self._gathered(how, variant, tensor, name, process_set)
 
     def grouped_allgather(

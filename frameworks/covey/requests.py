@@ -37,6 +37,24 @@ _FLOAT32 = DTYPE_NAMES.index("float32")
 _INT32_MAX = (1 << 31) - 1
 
 
+def id_of(group: Group) -> int:
+    """Its number in the core. Raises InvalidArgument: it is no group."""
+    try:
+        return group.id
+    except AttributeError:
+        raise InvalidArgument(
+            f"process_set must be a process set, such as covey.group([0, 1]), not {group!r}"
+        ) from None
+
+
+def root_of(root_rank: Any) -> int:
+    """Raises InvalidArgument: it is no integer."""
+    try:
+        return operator.index(root_rank)
+    except TypeError:
+        raise InvalidArgument(f"root_rank must be an integer, not {root_rank!r}") from None
+
+
 class How(NamedTuple):
     """The fields of a request beside its tensors.
 
@@ -69,7 +87,7 @@ class How(NamedTuple):
         self, group: Group, name: Optional[str]
     ) -> Tuple[int, int, Optional[str], int, int, float, float]:
         """The first arguments of _native.submit and submit1; ``name`` is a stream's."""
-        return self.kind, group.id, name, self.op, self.root, self.prescale, self.postscale
+        return self.kind, id_of(group), name, self.op, self.root, self.prescale, self.postscale
 
 
 def split_counts(splits: Any) -> Optional[Tuple[int, ...]]:
@@ -260,4 +278,4 @@ class Requests(Generic[T]):
 
 
 def without_tensors(kind: int, name: Optional[str], group: Group) -> Any:
-    return _native.submit(kind, group.id, name, SUM, 0, 1.0, 1.0, (), None, None)
+    return _native.submit(kind, id_of(group), name, SUM, 0, 1.0, 1.0, (), None, None)

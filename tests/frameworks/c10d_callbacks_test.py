@@ -132,6 +132,17 @@ def nested(calls: int) -> List[float]:
 
 
 @in_group
+def values_after_waits(calls: int) -> List[float]:
+    """The value of a future that is asked for after the wait for its call."""
+    values = []
+    for number in range(calls):
+        work = dist.all_reduce(torch.tensor([float(number)]), async_op=True)
+        work.wait()
+        values.append(work.get_future().value()[0].item())
+    return values
+
+
+@in_group
 def errors() -> List[str]:
     def fail(_: Any) -> None:
         raise KeyError("mine")
@@ -176,6 +187,10 @@ class CallbacksTest(unittest.TestCase):
         wanted = [SIZE * SIZE * 3.0 * number + 2 * SIZE * 10 + SIZE for number in range(calls)]
         for result in pools(SIZE).call(nested, calls):
             self.assertEqual(result, wanted)
+
+    def test_a_future_has_its_value_after_a_wait(self) -> None:
+        for values in pools(SIZE).call(values_after_waits, 50):
+            self.assertEqual(values, [float(SIZE * number) for number in range(50)])
 
     def test_errors_of_callbacks_are_those_of_their_futures(self) -> None:
         self.assertEqual(pools(SIZE).call(errors), [["'mine'", "'mine'", "4.0"]] * SIZE)

@@ -84,6 +84,29 @@ def reductions(group: Any, rank: int) -> None:
 
 
 @in_subgroup
+def of_complex_numbers(group: Any, rank: int) -> List[str]:
+    """reduce and reduce_scatter, of conjugates too, which torch hands on as they are."""
+    each = torch.stack([given(r, (SIZE, 4), torch.complex64) * (1 + 2j) for r in range(SIZE)])
+    total, mine = each.conj().sum(0), each[rank].conj()
+    tensor = mine.resolve_conj().clone()
+    dist.reduce(tensor, group_dst=1, group=group)
+    assert torch.equal(tensor, total if rank == 1 else mine), tensor
+    out = torch.empty(4, dtype=torch.complex64)
+    dist.reduce_scatter(out, list(mine), group=group)
+    assert torch.equal(out, total[rank]), out
+    dist.reduce_scatter_tensor(out, mine.reshape(-1), group=group)
+    assert torch.equal(out, total[rank]), out
+    parts = [torch.full((1 + r,), 1j * (1 + rank)) for r in range(SIZE)]
+    uneven = torch.empty(1 + rank, dtype=torch.complex64)
+    dist.reduce_scatter(uneven, parts, group=group)
+    assert uneven.tolist() == [6j] * (1 + rank), uneven
+    most = dist.ReduceOp.MAX
+    return [
+        refusal_of(lambda: dist.reduce_scatter_tensor(out, mine.reshape(-1), most, group=group))
+    ]
+
+
+@in_subgroup
 def of_bits_and_truths(group: Any, rank: int) -> None:
     """BAND, BOR, BXOR; bool; sparse tensors; averages."""
     each = torch.stack([given(r, (SIZE, 4), torch.int64) for r in range(SIZE)])
@@ -221,6 +244,8 @@ def refusals(group: Any, rank: int) -> List[str]:
     coming = [1, 1, 1] if rank else [2, 1, 1]
     call = functools.partial(dist.all_to_all_single, torch.zeros(sum(coming)), three, coming)
     said.append(refusal_of(functools.partial(call, [1, 1, 1], group=group)))
+    wide = torch.zeros(9, dtype=torch.float64)
+    said.append(refusal_of(lambda: dist.all_gather_into_tensor(wide, three, group=group)))
     dist.all_reduce(three + 1, group=group)
     return said
 
@@ -241,6 +266,10 @@ class CollectivesTest(unittest.TestCase):
     def test_reductions_of_bits_truths_and_sparse_tensors(self) -> None:
         self.check(of_bits_and_truths)
 
+    def test_reductions_of_complex_numbers(self) -> None:
+        for said in self.check(of_complex_numbers):
+            self.assertIn("Unsupported: complex numbers have SUM and AVG, no", said[0])
+
     def test_moves(self) -> None:
         self.check(moves)
 
@@ -256,7 +285,7 @@ class CollectivesTest(unittest.TestCase):
     def test_a_wrong_call_says_why_and_the_next_works(self) -> None:
         for rank, said in enumerate(self.check(refusals)):
             self.assertIn("the list has 2 tensors, but the group has 3 ranks", said[0])
-            self.assertIn("shares of 3 elements do not make 8", said[1])
+            self.assertIn("shares, 3 elements of torch.float32, do not make 8", said[1])
             self.assertIn("4 rows cannot be divided among 3 ranks", said[2])
             self.assertIn("the split sizes [2, 2, 2] are not 3 numbers whose sum is 3", said[3])
             self.assertIn("ReduceOp.BAND is no reduction of Covey's for this tensor", said[4])
@@ -265,6 +294,7 @@ class CollectivesTest(unittest.TestCase):
                 "nothing" if rank else "Mismatch: all_to_all_single: the ranks send [1, 1, 1]"
             )
             self.assertTrue(said[6].startswith(expected), said[6])
+            self.assertIn("of torch.float32, do not make 9 of torch.float64", said[7])
 
 
 if __name__ == "__main__":

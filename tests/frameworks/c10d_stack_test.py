@@ -163,6 +163,12 @@ def checkpoint(folder: str) -> None:
     checkpoints.load(read, checkpoint_id=folder)
     for name, tensor in alone().state_dict().items():
         torch.testing.assert_close(read[name], tensor)
+    saving = checkpoints.async_save({"again": read}, checkpoint_id=f"{folder}/again")
+    saving.result()
+    again = {"again": {name: torch.zeros_like(tensor) for name, tensor in read.items()}}
+    checkpoints.load(again, checkpoint_id=f"{folder}/again")
+    for name, tensor in read.items():
+        torch.testing.assert_close(again["again"][name], tensor)
 
 
 class StackTest(unittest.TestCase):

@@ -124,6 +124,13 @@ def errors() -> List[str]:
         lambda: hvd.broadcast_object(1, (hvd.rank() + 1) % SIZE, process_set=alone()),
         lambda: hvd.init(comm=[0, 1]),
         lambda: hvd.init(process_sets="static"),
+        lambda: hvd.init(comm=object()),
+        lambda: hvd.init(process_sets=3),
+        lambda: hvd.allreduce(torch.ones(2), process_set=[0, 1]),
+        lambda: hvd.barrier(None),
+        lambda: hvd.broadcast_object(1, 0, process_set=0),
+        lambda: hvd.broadcast(torch.ones(2), "0"),
+        lambda: hvd.broadcast_optimizer_state(None, 0),
         lambda: setattr(hvd.ProcessSet([0]), "process_set_id", 10),
     )
     for number, call in enumerate(calls):
@@ -157,6 +164,13 @@ class GroupsTest(unittest.TestCase):
         for rank, texts in enumerate(pool(SIZE).call(errors)):
             self.assertIn("listed twice", texts[1])
             self.assertIn(f"rank {rank} is not a member", texts[5])
+            self.assertIn("only all ranks of the job (0..3) or None is possible", texts[10])
+            self.assertEqual("process_sets must be groups or 'dynamic', not 3", texts[11])
+            for text, given in zip(texts[12:15], ("[0, 1]", "None", "0")):
+                self.assertIn("process_set must be a process set", text)
+                self.assertTrue(text.endswith(f"not {given}"), text)
+            self.assertEqual("root_rank must be an integer, not '0'", texts[15])
+            self.assertEqual("optimizer must be a torch optimizer, not a NoneType", texts[16])
             self.assertIn("process_set_id is read only", texts[-1])
 
 

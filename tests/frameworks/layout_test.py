@@ -118,6 +118,8 @@ class LayoutTest(unittest.TestCase):
             plan_buckets(named, 1 << 20, groups=[["p0"]])  # type: ignore[list-item]
         with self.assertRaises(ValueError):
             plan_buckets(named, 0)
+        with self.assertRaisesRegex(InvalidArgument, "groups must be 1 or more.* not -1"):
+            plan_buckets(named, 1 << 20, groups=-1)
 
     def test_gradients_have_the_strides_of_dense_parameters(self) -> None:
         dense = torch.empty(2, 3, 4, 5)

@@ -333,6 +333,7 @@ class OptimizerRulesTest(unittest.TestCase):
             self.assertIn("backward_passes_per_step (1)", texts[1])
             self.assertIn("rebuild_buckets", texts[2])
             self.assertIn("frozen.weight began to require a gradient", texts[3])
+            self.assertIn("on every rank, before loss.backward()", texts[3])
 
     def test_more_parameters(self) -> None:
         self.run_on_all(more_parameters)

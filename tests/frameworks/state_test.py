@@ -12,6 +12,7 @@ from ranks import SEED, SharedPool
 
 import covey
 import covey.torch as hvd
+from covey.errors import OperationError
 
 SIZE = 3
 
@@ -165,6 +166,20 @@ def objects() -> None:
     assert covey.allgather_object((hvd.rank(),)) == [(0,), (1,), (2,)]
 
 
+def unwritten() -> List[str]:
+    """One rank has what cannot be pickled; then all have something else."""
+    odd = (i for i in range(2)) if hvd.rank() == 1 else None
+    calls = (lambda: hvd.broadcast_object(odd, 1), lambda: hvd.allgather_object(odd, "odd"))
+    texts = []
+    for call in calls:
+        try:
+            call()
+        except (TypeError, OperationError) as error:
+            texts.append(f"{type(error).__name__}: {error}")
+    assert hvd.broadcast_object(b"!", 1) == b"!"
+    return texts
+
+
 def replicas() -> List[str]:
     net = make_net()
     hvd.check_replicas(net)
@@ -203,6 +218,14 @@ class StateTest(unittest.TestCase):
 
     def test_objects(self) -> None:
         self.run_on_all(objects)
+
+    def test_no_rank_waits_for_an_object_that_cannot_be_pickled(self) -> None:
+        why = "TypeError: cannot pickle 'generator' object"
+        for rank, texts in enumerate(self.run_on_all(unwritten)):
+            self.assertEqual(len(texts), 2)
+            for text, what in zip(texts, ("broadcast_object", "allgather_object")):
+                heard = f"OperationError: {what}: rank 1 cannot pickle its object: {why}"
+                self.assertEqual(text, why if rank == 1 else heard)
 
     def test_check_replicas_names_the_tensor_and_the_ranks(self) -> None:
         for first, second, third in self.run_on_all(replicas):

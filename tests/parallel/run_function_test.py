@@ -4,13 +4,15 @@ Method: real processes; functions of this file, which the ranks import as multip
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
-from typing import List
+from typing import Any, Dict, List
 
 import harness
 from harness import environment
@@ -79,6 +81,26 @@ class RunTest(unittest.TestCase):
         for wrong in (0, -1, 1.5, "2", True):
             with self.assertRaises(ValueError):
                 run(place, num_proc=wrong)  # type: ignore[arg-type]
+
+    def test_arguments_of_horovod_run(self) -> None:
+        errors = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(errors):
+            of_horovod: Dict[str, Any] = {"use_gloo": True, "use_mpi": False, "hostfile": None}
+            of_horovod.update(hosts="localhost:1,127.0.0.1:1", output_filename=folder, verbose=0)
+            self.assertEqual(run(total, num_proc=2, start_timeout=60, **of_horovod), [3.0] * 2)
+            self.assertEqual(sorted(os.listdir(folder)), ["rank.0", "rank.1"])
+        self.assertIn("covey.run: use_gloo is ignored: no MPI, Gloo or oneCCL", errors.getvalue())
+        self.assertNotIn("use_mpi", errors.getvalue())
+        for wrong, why in (
+            ({"min_num_proc": 1}, "min_num_proc: a changing number of ranks"),
+            ({"hosts": "localhost:1"}, "num_proc=2: hosts has only 1 slots"),
+            ({"hosts": "far:4"}, "not on far; coveyrun -np 2 -H far:4"),
+            ({"executable": "/bin/false"}, "executable: the ranks run this Python"),
+        ):
+            with self.assertRaisesRegex(LaunchError, why):
+                run(total, num_proc=2, **wrong)
+        with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'use_glue'"):
+            run(total, num_proc=1, use_glue=True)
 
     def test_no_files_stay_behind(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

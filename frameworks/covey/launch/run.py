@@ -14,6 +14,7 @@ from multiprocessing import process, spawn
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from covey.launch.guard import UNGUARDED, refuse_unguarded
+from covey.launch.horovod_arguments import taken
 from covey.launch.job import Job, Outcome
 from covey.launch.preload import configured
 from covey.launch.spec import JobFailed, JobSpec, LaunchError
@@ -35,6 +36,7 @@ def run(
     method: Optional[str] = None,
     quiet: bool = False,
     preload: Sequence[str] = (),
+    **others: Any,
 ) -> List[Any]:
     """Calls `func(*args, **kwargs)` in `num_proc` new processes, the ranks of one job.
 
@@ -53,6 +55,9 @@ def run(
         quiet: no method card, notices, warnings or table, as `coveyrun --quiet`.
         preload: modules that one process imports, of which the ranks are forks, as
             `coveyrun --preload`; they are found without what this process has put into sys.path.
+        others: further ones of `horovod.run`: `hosts` (this one), `start_timeout` (seconds) and
+            `output_filename`. One without a meaning, such as `use_gloo`, is ignored with a line;
+            what needs several hosts, or a changing number of ranks, is a LaunchError.
 
     Returns:
         The results by rank.
@@ -66,7 +71,11 @@ def run(
     num_proc = num_proc if np is None else np
     if not isinstance(num_proc, int) or isinstance(num_proc, bool) or num_proc < 1:
         raise ValueError(f"num_proc must be a positive integer, not {num_proc!r}")
+    variables, folder, lines = taken(others, num_proc)
+    env, output_dir = {**variables, **(env or {})}, output_dir or folder or None
     _refuse_within_a_rank()
+    for line in [] if quiet else lines:
+        print(f"covey.run: {line}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="covey-run-") as folder:
         with open(os.path.join(folder, "call"), "wb") as file:
             file.write(_pickled_call(func, args, kwargs or {}))
@@ -76,10 +85,10 @@ def run(
             command=command,
             size=num_proc,
             output_dir=output_dir,
-            extra_env=dict(env or {}),
+            extra_env=env,
             settings_env=_settings(method, quiet),
-            preload=preload or configured({**os.environ, **(env or {})}, command),
-            verbose=verbose,
+            preload=preload or configured({**os.environ, **env}, command),
+            verbose=bool(verbose),
             quiet=quiet,
             program="covey.run",
         )

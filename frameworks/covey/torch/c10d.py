@@ -98,6 +98,11 @@ class CoveyProcessGroup(dist.ProcessGroup):
         """The group is its own, for every device: its calls say what they cannot do."""
         return self
 
+    @property
+    def _device_types(self) -> List[torch.device]:
+        """Torch asks for them before it saves a checkpoint in the background."""
+        return [torch.device("cpu")]
+
     def _set_sequence_number_for_group(self) -> None:
         self._calls = 0
 

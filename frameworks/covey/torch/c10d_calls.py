@@ -110,6 +110,15 @@ def _bits_of(op: Any, tensor: torch.Tensor) -> Optional[Callable[..., torch.Tens
     return None
 
 
+def _of_reals(tensor: torch.Tensor, op: Any) -> Tuple[torch.Tensor, Callable[..., torch.Tensor]]:
+    """``tensor``, of complex numbers their parts, and what makes such a tensor of the result."""
+    if not tensor.is_complex():
+        return tensor, lambda it: it
+    if _operator(op) not in (hvd.Sum, hvd.Average):
+        raise Unsupported(f"complex numbers have SUM and AVG, no {op}")
+    return torch.view_as_real(tensor.resolve_conj()), torch.view_as_complex
+
+
 def _reduction(
     what: str, tensor: torch.Tensor, op: Any, use: Finish, outputs: List[torch.Tensor]
 ) -> Begin:
@@ -128,7 +137,9 @@ def _reduction(
     if tensor.dtype == torch.bool and ours in _OF_BOOL:
         tensor, ours, take = tensor.to(torch.uint8), _OF_BOOL[ours], use
         use = lambda total: take(total.bool())  # noqa: E731
-    return Begin(what, hvd.allreduce_async, (tensor,), outputs, use, {"op": ours})
+    reals, back = _of_reals(tensor, op)
+    finish = lambda total: use(back(total))  # noqa: E731
+    return Begin(what, hvd.allreduce_async, (reals,), outputs, finish, {"op": ours})
 
 
 def allreduce(tensors: List[torch.Tensor], place: Place) -> Begin:
@@ -177,9 +188,7 @@ def barrier(_: Optional[Place] = None) -> Begin:
     return Begin("barrier", hvd.allreduce_async, given, [], _nothing, options)
 
 
-def allgather(
-    outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place
-) -> Begin:
+def allgather(outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place) -> Begin:
     """Into a list. The ranks' tensors may have several shapes, which all lists then have alike."""
     what = "all_gather"
     own, into = one(inputs, what), _each(outputs[0], place.size, what)
@@ -246,16 +255,14 @@ def allgather_single_coalesced(
 
 
 def _check_share(share: torch.Tensor, whole: torch.Tensor, size: int, what: str) -> None:
-    if share.numel() * size != whole.numel():
+    if share.numel() * size != whole.numel() or share.dtype != whole.dtype:
         raise InvalidArgument(
-            f"{what}: {size} ranks' shares of {share.numel()} elements do not make "
-            f"{whole.numel()}: a share is one {size}th of the other tensor"
+            f"{what}: {size} ranks' shares, {share.numel()} elements of {share.dtype}, do not make "
+            f"{whole.numel()} of {whole.dtype}: a share is one {size}th of the other tensor"
         )
 
 
-def gather(
-    outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place
-) -> Begin:
+def gather(outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place) -> Begin:
     """Into a list on the root, where ``outputs`` is not empty."""
     what, root = "gather", place.root
     into = _each(outputs[0], place.size, what) if outputs else []
@@ -264,9 +271,7 @@ def gather(
     return Begin(what, hvd.gather_async, given, listed, lambda r: _put_each(r, into, what))
 
 
-def scatter(
-    outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], place: Place
-) -> Begin:
+def scatter(outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], place: Place) -> Begin:
     """Divides a list of the root, where alone ``inputs`` is not empty."""
     what, size = "scatter", place.size
     assert place.root >= 0  # It is in the group.
@@ -308,7 +313,8 @@ def _share_of_sum(
     """The reduction of row ``rank`` over all ranks."""
     if rows.dtype == torch.bool or _bits_of(op, rows) is not None:
         return _reduction(what, rows, op, lambda t: _put(t[rank], target, what), outputs)
-    finish = lambda part: _put(part, target, what)  # noqa: E731
+    rows, back = _of_reals(rows, op)
+    finish = lambda part: _put(back(part), target, what)  # noqa: E731
     return Begin(what, hvd.reducescatter_async, (rows,), outputs, finish, {"op": _operator(op)})
 
 

@@ -33,6 +33,7 @@ from covey.errors import InvalidArgument
 from covey.group import GroupApart
 from covey.torch.c10d_work import CoveyWork, InFlight, Limit
 from covey.torch.completions import CoveyFuture, Program, waiting
+from covey.torch.tensors import CODES
 
 LOOK_S = 0.02
 _LEAST_PAUSE_S = 0.0002
@@ -106,6 +107,11 @@ def _announce(
             news.clear()
             if sends or closed.is_set():  # That news may have come before it was cleared.
                 news.set()
+
+
+def _as_moved(row: torch.Tensor) -> torch.Tensor:
+    """The same memory: as bytes, if Covey has no such dtype (float8), since nothing is added up."""
+    return row if row.dtype in CODES else row.view(torch.uint8)
 
 
 class RecvWork(CoveyWork):
@@ -198,7 +204,7 @@ class Points:
     def send(self, tensor: torch.Tensor, target: int, tag: int, timeout: timedelta) -> CoveyWork:
         stream = self._stream(self._rank, target, "sends")
         number = stream.begun[tag]
-        row = tensor.detach().reshape(-1)
+        row = _as_moved(tensor.detach().reshape(-1))
         announce = functools.partial(self._announce, target, Message(self._rank, tag, number))
         work = CoveyWork(*self._begun("send", stream, row, tag, timeout, [tensor]))
         self._announcer.add(work, announce)
@@ -209,9 +215,9 @@ class Points:
         target = tensor.detach()
         row = target.reshape(-1)
         is_copy = row.data_ptr() != target.data_ptr()
-        begun = self._begun("recv", stream, row, tag, timeout, [tensor])
+        begun = self._begun("recv", stream, _as_moved(row), tag, timeout, [tensor])
         if is_copy:
-            begun[2] = lambda come: target.copy_(come.view(target.shape))
+            begun[2] = lambda come: target.copy_(come.view(target.dtype).view(target.shape))
         return RecvWork(*begun, source=source)
 
     def recv_any(self, tensor: torch.Tensor, tag: int, timeout: timedelta) -> AnyWork:

@@ -209,7 +209,10 @@ class CoveyWork(dist._Work):
     def get_future(self) -> torch.futures.Future:
         if not self._is_completed:
             self._is_completed = True
-            self._calls.completions.add(self._lane, self)
+            if self._finished:  # As with torch's backends, its value is there after a wait.
+                self.end_future()
+            else:
+                self._calls.completions.add(self._lane, self)
         return self._future
 
     def result(self) -> List[torch.Tensor]:

@@ -104,12 +104,16 @@ def broadcast_optimizer_state(
         process_set: the ranks that take part; this rank must be one of them.
 
     Raises:
-        ValueError: the root's parameter groups do not fit this rank's.
+        ValueError: ``optimizer`` is none, or the root's parameter groups do not fit this rank's.
 
     Example:
         >>> hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     """
     del model
+    if not hasattr(optimizer, "state_dict") or not hasattr(optimizer, "load_state_dict"):
+        raise InvalidArgument(
+            f"optimizer must be a torch optimizer, not a {type(optimizer).__name__}"
+        )
     is_root = rank() == root_rank
     tensors: List[torch.Tensor] = []
     sent: Any = None

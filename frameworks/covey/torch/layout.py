@@ -167,6 +167,8 @@ def plan_buckets(
     if not groups:
         return _divide_by_bytes(backward, bucket_bytes)
     if isinstance(groups, int):
+        if groups < 0:
+            raise InvalidArgument(f"groups must be 1 or more, or lists of parameters, not {groups}")
         count, length = min(groups, len(backward)), len(backward)
         chosen = [
             backward[i * length // count : (i + 1) * length // count] for i in range(count)

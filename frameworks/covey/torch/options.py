@@ -65,7 +65,7 @@ def check_outside(optimizer: Any) -> None:
         if parameter.grad is not None:
             raise RuntimeError(
                 f"{name} began to require a gradient after DistributedOptimizer was made: "
-                "call optimizer.rebuild_buckets() on every rank"
+                "call optimizer.rebuild_buckets() on every rank, before loss.backward()"
             )
 
 
