@@ -67,6 +67,7 @@ void Replica::OnMessage(int32_t from, Slice bytes, Time now) {
       !message.Unpack(geometry_) || !IsSound(message))
     return;
   has_heard_ = true;
+  NoteCut(from, now);
   heard_at_[static_cast<size_t>(from)] = now;
   // replicated-W7: whatever comes from a leader or a follower says that it runs: sums take long.
   if (leader_state_ != nullptr) leader_state_->OnHeard(from, now);
@@ -76,6 +77,16 @@ void Replica::OnMessage(int32_t from, Slice bytes, Time now) {
   }
   Handle(from, std::move(message), now);
   Drain(now);
+}
+
+// Measures the silence that a message of another host ends. TCP sends again on a link that was gone
+// only after as long a time.
+void Replica::NoteCut(int32_t from, Time now) {
+  if (IsOnThisHost(from)) return;
+  // replicated-W17: silence while it was stopped itself tells nothing of its links.
+  const Time silence = looked_at_ - std::max(heard_host_at_, listens_since_);
+  if (heard_host_at_ > 0 && silence > options_.election_timeout) cut_until_ = now + silence;
+  heard_host_at_ = now;
 }
 
 size_t Replica::LongestMessageBytes() const {
@@ -214,7 +225,18 @@ void Replica::OnHeartbeat(ReplicaMessage heartbeat) {
                 .mets = std::move(heartbeat.mets),
                 .silences = std::move(heartbeat.silences)};
   all_in_need_ = AreAllInNeed(heartbeat_) ? all_in_need_ + 1 : 0;
+  if (leader_ != options_.self && IsOnThisHost(leader_) && HearsAnotherHost(heartbeat_))
+    heard_host_at_ = heard_at_[static_cast<size_t>(leader_)];
   SendAppendResponse(leader_);
+}
+
+// The leader, which has so many messages of other hosts as a replica beside it has not.
+bool Replica::HearsAnotherHost(const Heartbeat& heartbeat) const {
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (!IsOnThisHost(i) && !lost_[index] && heartbeat.silences[index] == 0) return true;
+  }
+  return false;
 }
 
 // All but those that have left or are dead.
@@ -348,6 +370,7 @@ void Replica::SendAppendResponse(int32_t to) {
   response.left = has_left_;
   response.need = need_;
   response.met = met_;
+  response.cut = static_cast<uint64_t>(std::max<Time>(0, cut_until_ - looked_at_));
   if (to == leader_) told_status_ = response.member_status;
   outbox_.Send(to, std::move(response));
 }
