@@ -19,6 +19,12 @@ constexpr uint64_t kLongestRetry = 120 * kSecond;
 
 Time LengthOf(uint64_t cut) { return static_cast<Time>(std::min(cut, kLongestRetry)); }
 
+// Whether a replica of this progress has accepted the entry in this term.
+bool HoldsEntry(const Progress& at, const ReplicatedEntry& entry, uint64_t term) {
+  return at.has_entry && at.executed + 1 == entry.version && at.accepted_term == term &&
+         entry.made == Origin{term, at.attempt};
+}
+
 }  // namespace
 
 LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape,
@@ -279,12 +285,6 @@ void LeaderState::Propose(ReplicatedEntry entry, const Hearing& hearing, Time no
     if (entry.roles[static_cast<size_t>(i)] > 0) outbox_->Send(i, MessageOf(Kind::kPropose, entry));
 }
 
-// Whether it has accepted this entry of this term.
-bool LeaderState::HasMade(const Progress& at, const ReplicatedEntry& entry) const {
-  return at.has_entry && at.executed + 1 == entry.version && at.accepted_term == term_ &&
-         entry.made == Origin{term_, at.attempt};
-}
-
 // The next version that the replica has not, if others have it.
 void LeaderState::Replicate(int32_t index) {
   Follower& replica = followers_[static_cast<size_t>(index)];
@@ -303,7 +303,7 @@ void LeaderState::Replicate(int32_t index) {
   // replicated-W10: versions that the log has are sent one by one; a replica behind it skips.
   if (const ReplicatedEntry* entry = log_->Find(next)) {
     // The next heartbeat commits an entry accepted in this term, if it is the last version.
-    if (HasMade(at, *entry) && next == log_->executed()) return;
+    if (HoldsEntry(at, *entry, term_) && next == log_->executed()) return;
     return SendEntry(index, *entry, true);
   }
   const ReplicatedEntry* last = log_->Find(log_->executed());
@@ -339,8 +339,8 @@ void LeaderState::SendEntry(int32_t index, const ReplicatedEntry& entry, bool is
   for (int32_t i = 0; i < size_; ++i) {
     const Progress& at = followers_[static_cast<size_t>(i)].progress;
     // replicated-W15: those that do not know yet that it is committed have it, too.
-    const bool has_it =
-        at.executed >= entry.version || HasMade(at, entry) || (!is_committed && HasAccepted(i));
+    const bool has_it = at.executed >= entry.version || HoldsEntry(at, entry, term_) ||
+                        (!is_committed && HasAccepted(i));
     message.holders.push_back(i == options_.self || has_it);
   }
   outbox_->Send(index, std::move(message));

@@ -142,7 +142,6 @@ class LeaderState {
   bool IsVain(const std::vector<bool>& lost, Time now, Time* until);
   bool WaitsForSilent(const std::vector<bool>& lost, Time patience, Time now, Time* until);
   void LeaveOut(Follower* replica);
-  bool HasMade(const Progress& at, const ReplicatedEntry& entry) const;
   void OnStall(Time patience, Time now);
   bool HasMade(int32_t replica) const;
   void NoteAttempt(int32_t from, const ReplicaMessage& response);

@@ -79,16 +79,6 @@ void Replica::OnMessage(int32_t from, Slice bytes, Time now) {
   Drain(now);
 }
 
-// Measures the silence that a message of another host ends. TCP sends again on a link that was gone
-// only after as long a time.
-void Replica::NoteCut(int32_t from, Time now) {
-  if (IsOnThisHost(from)) return;
-  // replicated-W17: silence while it was stopped itself tells nothing of its links.
-  const Time silence = looked_at_ - std::max(heard_host_at_, listens_since_);
-  if (heard_host_at_ > 0 && silence > options_.election_timeout) cut_until_ = now + silence;
-  heard_host_at_ = now;
-}
-
 size_t Replica::LongestMessageBytes() const {
   // A snapshot is a state as its writer packs it: this side does not know how long.
   constexpr size_t kStates = 64, kBesideTheModel = size_t{4} << 30;
@@ -228,15 +218,6 @@ void Replica::OnHeartbeat(ReplicaMessage heartbeat) {
   if (leader_ != options_.self && IsOnThisHost(leader_) && HearsAnotherHost(heartbeat_))
     heard_host_at_ = heard_at_[static_cast<size_t>(leader_)];
   SendAppendResponse(leader_);
-}
-
-// The leader, which has so many messages of other hosts as a replica beside it has not.
-bool Replica::HearsAnotherHost(const Heartbeat& heartbeat) const {
-  for (int32_t i = 0; i < shape_.size; ++i) {
-    const auto index = static_cast<size_t>(i);
-    if (!IsOnThisHost(i) && !lost_[index] && heartbeat.silences[index] == 0) return true;
-  }
-  return false;
 }
 
 // All but those that have left or are dead.
