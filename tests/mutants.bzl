@@ -234,8 +234,13 @@ _MUTANTS = {
     "w14_proposed_grows": (["core/replicated/pending_contributions.cc"], "hosts"),
     "w14_what_the_dead_left_is_dropped": (["core/partial/collect.cc"], "rounds"),
     "w15_lost_shards_are_waited_for": (["core/replicated/formations.cc"], "hosts"),
+    "w15_who_has_accepted_is_not_asked": (["core/replicated/leader_state.cc"], "host_silence"),
     "w16_committed_of_another_attempt": (["core/replicated/replica.cc"], "hosts"),
     "w17_links_to_others_are_there": (["core/replicated/formation.cc"], "host_silence"),
+    "w17_who_was_stopped_was_cut_off": (
+        ["core/replicated/replica_election.cc"],
+        "host_silence",
+    ),
     "w20_absent_means_are_waited_for": (["core/replicated/formations.cc"], "host_models"),
     "w21_ends_with_its_own_merge": (["core/replicated/replica_models.cc"], "host_models"),
     "w21_silent_rank_is_waited_for_ever": (["core/replicated/aggregator.cc"], "host_models"),

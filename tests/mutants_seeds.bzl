@@ -76,6 +76,7 @@ KNOWN = {
     "w14_proposed_grows": "2882",
     "w14_what_the_dead_left_is_dropped": "27",
     "w15_lost_shards_are_waited_for": "502",
+    "w17_who_was_stopped_was_cut_off": "118",
     "x4_late_input_is_not_staged": "41",
     "w21_silent_rank_is_waited_for_ever": "12667",
     "w23_votes_for_both": "123",

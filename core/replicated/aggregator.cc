@@ -72,8 +72,7 @@ uint64_t Aggregator::StatusOf(int32_t member) {
 void Aggregator::HoldUp(int32_t member, bool is_held_up) {
   const MemberStatus status{words_.Load(memory_.MemberAt(member))};
   // replicated-W21: a silent rank that has finished is missing, or finish() would not end.
-  members_[static_cast<size_t>(member)].is_held_up =
-      is_held_up && memory_.models().on() && status.finished();
+  members_[static_cast<size_t>(member)].is_held_up = is_held_up && status.finished();
 }
 
 SlotWord Aggregator::SlotOf(int32_t member) {

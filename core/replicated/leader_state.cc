@@ -15,7 +15,15 @@ constexpr Time kHubTimeouts = 4;
 // Heartbeats come several times in this part of election_timeout.
 constexpr Time kHeard = 2;
 // The longest time between two attempts of TCP to send the same bytes.
-constexpr Time kLongestRetry = 120 * kSecond;
+constexpr uint64_t kLongestRetry = 120 * kSecond;
+
+Time LengthOf(uint64_t cut) { return static_cast<Time>(std::min(cut, kLongestRetry)); }
+
+// Whether a replica of this progress has accepted the entry in this term.
+bool HoldsEntry(const Progress& at, const ReplicatedEntry& entry, uint64_t term) {
+  return at.has_entry && at.executed + 1 == entry.version && at.accepted_term == term &&
+         entry.made == Origin{term, at.attempt};
+}
 
 }  // namespace
 
@@ -77,12 +85,10 @@ void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response)
   // replicated-W10: each replica says itself what it has applied and met.
   replica.met = std::max(replica.met, response.met);
   replica.answered = std::max(replica.answered, response.number);
-  if (replica.silent_since > 0 && replica.answered >= replica.silent_until) {
-    const Time silence = replica.heard_at - std::exchange(replica.silent_since, 0);
-    // replicated-W17: the links of others to one that was cut off are as long in coming back.
+  // replicated-W17: its links to others come back later than the one it answers by.
+  if (response.cut > 0)
     replica.by_hub_until =
-        std::max(replica.by_hub_until, replica.heard_at + std::min(silence, kLongestRetry));
-  }
+        std::max(replica.by_hub_until, replica.heard_at + LengthOf(response.cut));
   aggregator_.OnAppendResponse(from, response);
   NoteAttempt(from, response);
   // It has caught up: it is to hear that nothing is proposed.
@@ -171,10 +177,7 @@ Hearing LeaderState::HearingOf(const std::vector<bool>& lost, Time now) const {
 }
 
 // Until it answers a heartbeat that comes after: a slow one has then read what it was sent.
-void LeaderState::LeaveOut(Follower* replica) {
-  replica->silent_until = replica->heartbeats + 1;
-  replica->silent_since = replica->heard_at;
-}
+void LeaderState::LeaveOut(Follower* replica) { replica->silent_until = replica->heartbeats + 1; }
 
 // Whether the attempt waits for members that are lost or silent. They are left out from now on.
 bool LeaderState::WaitsForSilent(const std::vector<bool>& lost, Time patience, Time now,
@@ -300,9 +303,7 @@ void LeaderState::Replicate(int32_t index) {
   // replicated-W10: versions that the log has are sent one by one; a replica behind it skips.
   if (const ReplicatedEntry* entry = log_->Find(next)) {
     // The next heartbeat commits an entry accepted in this term, if it is the last version.
-    const bool has_it =
-        at.has_entry && at.accepted_term == term_ && entry->made == Origin{term_, at.attempt};
-    if (has_it && next == log_->executed()) return;
+    if (HoldsEntry(at, *entry, term_) && next == log_->executed()) return;
     return SendEntry(index, *entry, true);
   }
   const ReplicatedEntry* last = log_->Find(log_->executed());
@@ -336,7 +337,9 @@ void LeaderState::SendEntry(int32_t index, const ReplicatedEntry& entry, bool is
   replica.told = told;
   ReplicaMessage message = MessageOf(Kind::kAppendEntry, entry);
   for (int32_t i = 0; i < size_; ++i) {
-    const bool has_it = followers_[static_cast<size_t>(i)].progress.executed >= entry.version ||
+    const Progress& at = followers_[static_cast<size_t>(i)].progress;
+    // replicated-W15: those that do not know yet that it is committed have it, too.
+    const bool has_it = at.executed >= entry.version || HoldsEntry(at, entry, term_) ||
                         (!is_committed && HasAccepted(i));
     message.holders.push_back(i == options_.self || has_it);
   }

@@ -114,7 +114,6 @@ class LeaderState {
     Progress progress;
     Time heard_at = 0;
     uint64_t silent_until = 0;  // the heartbeat it is to answer: an attempt was vain for it
-    Time silent_since = 0;      // when it was heard last before; 0: it has answered
     uint64_t skipped_to = 0;    // it was told to
     Told told;
     uint64_t heartbeats = 0, answered = 0;

@@ -67,6 +67,7 @@ void Replica::OnMessage(int32_t from, Slice bytes, Time now) {
       !message.Unpack(geometry_) || !IsSound(message))
     return;
   has_heard_ = true;
+  NoteCut(from, now);
   heard_at_[static_cast<size_t>(from)] = now;
   // replicated-W7: whatever comes from a leader or a follower says that it runs: sums take long.
   if (leader_state_ != nullptr) leader_state_->OnHeard(from, now);
@@ -214,6 +215,8 @@ void Replica::OnHeartbeat(ReplicaMessage heartbeat) {
                 .mets = std::move(heartbeat.mets),
                 .silences = std::move(heartbeat.silences)};
   all_in_need_ = AreAllInNeed(heartbeat_) ? all_in_need_ + 1 : 0;
+  if (leader_ != options_.self && IsOnThisHost(leader_) && HearsAnotherHost(heartbeat_))
+    heard_host_at_ = heard_at_[static_cast<size_t>(leader_)];
   SendAppendResponse(leader_);
 }
 
@@ -348,6 +351,7 @@ void Replica::SendAppendResponse(int32_t to) {
   response.left = has_left_;
   response.need = need_;
   response.met = met_;
+  response.cut = static_cast<uint64_t>(std::max<Time>(0, cut_until_ - looked_at_));
   if (to == leader_) told_status_ = response.member_status;
   outbox_.Send(to, std::move(response));
 }

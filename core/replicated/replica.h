@@ -208,8 +208,14 @@ class Replica final : public Versions, public EpochEnd {
   void TimeFinish(Time now);
   bool IsGone(int32_t member) const;
   bool AreAllInNeed(const Heartbeat& heartbeat) const;
+  bool HearsAnotherHost(const Heartbeat& heartbeat) const;
+  bool IsOnThisHost(int32_t member) const {
+    const std::vector<int32_t>& hosts = options_.hosts;
+    return hosts[static_cast<size_t>(member)] == hosts[static_cast<size_t>(options_.self)];
+  }
   bool IsSound(const ReplicaMessage& message) const;
   void Handle(int32_t from, ReplicaMessage message, Time now);
+  void NoteCut(int32_t from, Time now);
   void Relay(int32_t from, ReplicaMessage piece);
   void OnHeartbeat(ReplicaMessage heartbeat);
   void OnAppendEntry(ReplicaMessage entry, Time now);
@@ -273,7 +279,9 @@ class Replica final : public Versions, public EpochEnd {
   uint64_t elections_at_ = 0;  // which was the last
   bool has_heard_ = true;      // any replica, since its last election
   std::vector<Time> heard_at_;
-  Time led_at_ = 0;  // when it heard of a leader last
+  Time heard_host_at_ = 0;  // when it heard another host last; 0: never
+  Time cut_until_ = 0;      // its links may be slow until then
+  Time led_at_ = 0;         // when it heard of a leader last
   Witness witness_;
   Progress elected_with_;  // when it came to lead
   Lack lost_versions_;

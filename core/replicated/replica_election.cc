@@ -1,4 +1,4 @@
-// A replica's elections; the rest of its protocol with others is in replica.cc.
+// A replica's elections, and how it notices silence; the rest of its protocol is in replica.cc.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -16,6 +16,25 @@ constexpr int kMostCanvasses = 4;  // in vain
 constexpr int kMostDeposed = 4;    // that count
 
 }  // namespace
+
+// Measures the silence that a message of another host ends. TCP sends again on a link that was gone
+// only after as long a time.
+void Replica::NoteCut(int32_t from, Time now) {
+  if (IsOnThisHost(from)) return;
+  // replicated-W17: silence while it was stopped itself tells nothing of its links.
+  const Time silence = looked_at_ - std::max(heard_host_at_, listens_since_);
+  if (heard_host_at_ > 0 && silence > options_.election_timeout) cut_until_ = now + silence;
+  heard_host_at_ = now;
+}
+
+// Of the leader's heartbeat: a replica beside it has fewer messages of other hosts.
+bool Replica::HearsAnotherHost(const Heartbeat& heartbeat) const {
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (!IsOnThisHost(i) && !lost_[index] && heartbeat.silences[index] == 0) return true;
+  }
+  return false;
+}
 
 void Replica::Follow(uint64_t term) {
   term_ = term;

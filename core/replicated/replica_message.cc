@@ -48,7 +48,8 @@ auto WordsOf(Message* message) {
                     &message->snapshot_to,
                     &message->snapshot_version,
                     &message->hub,
-                    &message->relay};
+                    &message->relay,
+                    &message->cut};
 }
 
 void PutBits(const std::vector<bool>& bits, Writer* writer) {

@@ -93,6 +93,7 @@ struct ReplicaMessage {
   bool left = false;
   uint64_t met = 0;   // how often it has met the others after finishing
   uint64_t need = 0;  // the lowest version of which a snapshot would do; 0: it needs none
+  uint64_t cut = 0;   // for how long yet its links may be slow to come back, in nanoseconds
 
   // kHeartbeat: no version is under way and no slot published; the receiver has waited for max_wait
   // since the try of its finish() of that number; the uncommitted entry is a no-op.

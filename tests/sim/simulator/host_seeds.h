@@ -13,6 +13,7 @@ inline constexpr uint64_t kHostSeeds[] = {
     3946,    // a rank alone asks the only holder for the same shards again and again
     23458,   // two versions at once fall out of a log of one
     34399,   // a rank that finds no donor takes its replica along; a snapshot is on its way to one
+    50891,   // finish() waits for ever for a contribution of a rank that finished, and is stopped
     101811,  // then left alone: without a majority, which is not awaited (invariant 4)
     212719,  // a link within a host is slower than an attempt is patient (replicated-W17)
     109803,  // what it had accepted was committed in the place of what others took (replicated-W7c)

@@ -253,6 +253,8 @@ class Silence {
         verdict.by_hub += it.replica->log().Find(v)->hub >= 0 ? 1 : 0;
     }
     verdict.versions = RankOf(0).replica->executed();
+    if (fault_ == SilentFault::kStop && verdict.by_hub > 0)
+      verdict.failure = "the links of a rank that was stopped are there, and were not used";
     if (verdict.longest > verdict.bound)
       verdict.failure = "a step of a rank that runs took " + std::to_string(verdict.longest) +
                         " ns, more than " + std::to_string(verdict.bound);

@@ -23,7 +23,8 @@ enum class SilentFault : uint8_t { kStop, kUnplug, kCutOneWay, kCutBothWays };
 enum class SilentMethod : uint8_t { kGradients, kModels };
 
 struct SilenceVerdict {
-  std::string failure;  // empty: no step of a rank that runs was longer than the bound
+  std::string failure;  // empty: no step of a rank that runs was longer than the bound, and no
+                        // piece of a rank that was stopped went by a hub
   std::string swarm;    // the fault of the seed
   uint64_t hash = 0;    // of all steps
   Time longest = 0;     // step of the ranks that run
