@@ -82,10 +82,13 @@ Status CheckSpans(const char* what, const SpanList& spans) {
     const auto dtype = static_cast<int>(spans.dtypes[i]);
     if (dtype < 0 || dtype >= kNumDTypes || dtype == static_cast<int>(DType::kBool))
       return wrong("span " + std::to_string(i) + " has no dtype that can be summed");
-    if (spans.counts[i] < 1)
+    if (spans.counts[i] < 0)
       return wrong("span " + std::to_string(i) + " has " + std::to_string(spans.counts[i]) +
                    " elements");
   }
+  const int64_t* end = spans.counts + spans.count;
+  if (std::all_of(spans.counts, end, [](int64_t count) { return count == 0; }))
+    return wrong("no span has an element");
   return Status::Ok();
 }
 

@@ -19,12 +19,21 @@ Status FillSpans(const TrainerDriver& trainer, std::byte* base, void** spans) {
   return Status::Ok();
 }
 
+// Each of `spans` that has an element has an address.
+template <typename Pointer>
+Status CheckAddresses(const TrainerDriver& trainer, const Pointer* spans) {
+  const std::vector<TrainerLayout::Parameter>& parameters = trainer.layout().parameters();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (spans[i] == nullptr && parameters[i].count > 0)
+      return Status::InvalidArgument("trainer: span " + std::to_string(i) + " has no address");
+  return Status::Ok();
+}
+
 Status PeekOf(TrainerDriver* trainer, int32_t rank, void* const* spans, covey_seen* seen) {
   const size_t count = spans == nullptr ? 0 : trainer->layout().offsets_bytes().size();
   if (seen == nullptr || seen->struct_size != sizeof(*seen))
     return Status::InvalidArgument("seen is NULL, or struct_size is not that of covey_seen");
-  if (std::any_of(spans, spans + count, [](const void* at) { return !at; }))
-    return Status::InvalidArgument("trainer: one of the spans is NULL");
+  if (spans != nullptr) RETURN_IF_ERROR(CheckAddresses(*trainer, spans));
   const std::vector<Rank>& members = trainer->group().members;
   const auto found = std::find(members.begin(), members.end(), Rank{rank});
   if (found == members.end())
@@ -53,8 +62,9 @@ Status PlaceAt(const Use& use, TrainerDriver* trainer, const covey_tensor* tenso
       return Status::InvalidArgument("trainer: tensor " + std::to_string(i) + " " + what);
     };
     if (from.struct_size != sizeof(from)) return wrong("has another struct_size than covey_tensor");
-    const bool has_shape = from.ndim == 1 && from.shape != nullptr && from.data != nullptr;
-    if (!has_shape || static_cast<DType>(from.dtype) != parameters[i].dtype ||
+    const bool has_shape = from.ndim == 1 && from.shape != nullptr;
+    const bool has_data = from.data != nullptr || parameters[i].count == 0;
+    if (!has_shape || !has_data || static_cast<DType>(from.dtype) != parameters[i].dtype ||
         from.shape[0] != parameters[i].count)
       return wrong("is not its parameter: " + std::to_string(parameters[i].count) +
                    " elements of " + NameOf(parameters[i].dtype) + ", in one dimension");
@@ -75,9 +85,7 @@ Status PlaceAt(const Use& use, TrainerDriver* trainer, const covey_tensor* tenso
 Status ShowOf(TrainerDriver* trainer, const void* const* spans) {
   const size_t count = trainer->layout().parameters().size();
   if (spans == nullptr) return Status::InvalidArgument("trainer: spans is NULL");
-  for (size_t i = 0; i < count; ++i)
-    if (spans[i] == nullptr)
-      return Status::InvalidArgument("trainer: span " + std::to_string(i) + " has no address");
+  RETURN_IF_ERROR(CheckAddresses(*trainer, spans));
   return trainer->ShowModel({spans, count});
 }
 

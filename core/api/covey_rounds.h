@@ -46,7 +46,7 @@ typedef struct covey_rounds_config {
                               * always averaged, over those that are in: COVEY_AVERAGE */
   int32_t num_spans;          /* at least 1 */
   const covey_dtype* dtypes;  /* [num_spans], not bool */
-  const int64_t* counts;      /* [num_spans] elements, each at least 1 */
+  const int64_t* counts;      /* [num_spans] elements, 0 is possible, but not of all */
   int32_t num_hypers;         /* hyper-parameters that travel with each step, 0 to 4096 */
   int64_t begin;              /* the version of the method that these begin at; mostly 0. Theirs is
                               * version 1 */

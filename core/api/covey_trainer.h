@@ -54,7 +54,8 @@ typedef struct covey_trainer_config {
                                * covey_position.is_over; 0: with the method */
   int32_t num_spans;          /* parameters */
   const covey_dtype* dtypes;  /* [num_spans]; floating-point */
-  const int64_t* counts;      /* [num_spans] elements */
+  const int64_t* counts;      /* [num_spans] elements, 0 is possible, but not of all; one without
+                               * elements needs no address */
   int32_t num_hypers;      /* hyper-parameters that travel with gradients, 0 to 4096: an update uses
                             * those of the gradients, which may be another rank's or older ones */
   int32_t num_state;       /* arrays that updates keep beside the model, momenta for example, for

@@ -166,7 +166,7 @@ Status TrainerRounds::Wait(const Trainer::Exchange& exchange, Time deadline,
     options_.log->Write(LogLevel::kWarn,
                         "the other ranks have ended finish() without this one: until they train on "
                         "its steps are dropped, and its finish() ends with their state");
-  is_left_ = is_left;
+  if (exchange.stage == Stage::kAwait) is_left_ = is_left;
   return status;
 }
 

@@ -107,22 +107,22 @@ std::optional<int64_t> ReadWord(const TwoWords& two, std::string_view text) {
   return text == two.words[1] ? std::optional<int64_t>(1) : std::nullopt;
 }
 
-// "1", "0.25", "1e-3"; a number that would have to be rounded is no norm.
-std::optional<int64_t> ReadNorm(std::string_view text) {
-  if (text == "off") return 0;
+// "0", "1", "0.25", "1e-3"; a number that would have to be rounded is none.
+std::optional<int64_t> ReadDecimal(std::string_view text) {
   double number = 0;
   const char* last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, number);
-  if (error != std::errc() || end != last || !(number > 0 && number <= kGreatest))
+  if (error != std::errc() || end != last || !(number >= 0 && number <= kGreatest))
     return std::nullopt;
   const int64_t millionths = std::llround(number * kMillionths);
   const bool is_whole = static_cast<double>(millionths) / kMillionths == number;
-  return is_whole && millionths > 0 ? std::optional(millionths) : std::nullopt;
+  return is_whole ? std::optional(millionths) : std::nullopt;
 }
 
-std::optional<int64_t> ReadDecimal(std::string_view text) {
-  if (text == "0") return 0;
-  return text == "off" ? std::nullopt : ReadNorm(text);
+std::optional<int64_t> ReadNorm(std::string_view text) {
+  if (text == "off") return 0;
+  const std::optional<int64_t> norm = ReadDecimal(text);
+  return norm.value_or(0) > 0 ? norm : std::nullopt;
 }
 
 std::optional<int64_t> ReadPairing(std::string_view text) {

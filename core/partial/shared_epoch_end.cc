@@ -22,11 +22,13 @@ bool SharedEpochEnd::IsBehind() {
 }
 
 bool SharedEpochEnd::DropsStep() {
+  const bool has_waited = is_held_back_ && parts_.arrivals->over();
   // partial-W8c: a rank that the others went on without makes no version alone.
   is_held_back_ = IsBehind();
   if (is_held_back_) {
     ++dropped_;
-    parts_.arrivals->Restart();
+    // partial-W8d: it has waited for the others for max_wait, and does not for each further step.
+    if (!has_waited) parts_.arrivals->Restart();
   } else {
     keeps_snapshot_ = false;
   }

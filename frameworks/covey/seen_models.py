@@ -70,6 +70,7 @@ class SeenModels:
         self._trainer, self._own, self._plan = trainer, own, plan
         self._has_mean, self._copy_own = has_mean, copy_own
         self._is_asked = False
+        self._is_elsewhere = False
 
     def read(self, rank: int, to: Sequence[int], timeout: float) -> Seen:
         """Copies the model of ``rank`` to these addresses, by span. Looks again, for so many
@@ -80,7 +81,8 @@ class SeenModels:
             if seen is not None:
                 return seen
             if time.monotonic() > deadline:
-                return Seen(why=_SILENT if self._is_asked else _BUSY)
+                busy = _ELSEWHERE if self._is_elsewhere else _BUSY
+                return Seen(why=_SILENT if self._is_asked else busy)
             time.sleep(_PAUSE_S)
 
     def _look(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
@@ -121,8 +123,8 @@ class SeenModels:
         seen = self._look_at(rank, to)
         if seen.state == WHOLE:
             return Seen(seen.version)
-        if seen.state == NOTHING and seen.version > 0:  # Else it has not begun yet.
-            return Seen(why=_ELSEWHERE)
+        # For a moment there is none: before the first step, and where another method begins.
+        self._is_elsewhere = seen.state == NOTHING and seen.version > 0
         return Seen(why=_WHY[seen.state]) if seen.state in (CLOSED, LOST) else None
 
 

@@ -102,6 +102,24 @@ def train(method: str, bad_step: int) -> Tuple[List[Tuple[str, int]], List[int],
     return errors, steps, all(bool(p.isfinite().all()) for p in net.parameters())
 
 
+def overflow() -> Tuple[List[float], float]:
+    """Each step's scale, and the parameter in the end; one rank overflows in step 1 of 3."""
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    sgd = torch.optim.SGD([parameter], lr=1.0)
+    optimizer = hvd.DistributedOptimizer(sgd, method="allreduce")
+    scaler, scales = torch.amp.GradScaler("cpu", init_scale=8.0), []
+    for step in range(3):
+        optimizer.zero_grad()
+        scaler.scale(parameter.sum() * SIZE).backward()
+        if step == 1 and hvd.rank() == ODD:
+            parameter.grad[1] = math.inf
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    hvd.check_replicas(torch.nn.ParameterList([parameter]))
+    return scales, float(parameter[0])
+
+
 # ---- Here --------------------------------------------------------------------------------------
 
 
@@ -134,6 +152,11 @@ class CheckNanTest(unittest.TestCase):
                 self.assertIn(f"rank {ODD} has an unfit gradient at step 4: 7 NaN", text)
                 self.assertIn("numbers of 120 in that of out.weight", text)
                 self.assertEqual(rank, ODD)
+
+    def test_an_overflow_by_a_scaler_is_a_step_that_all_leave_out(self) -> None:
+        for scales, value in pool(SIZE).call(overflow):
+            self.assertEqual(scales, [8.0, 4.0, 4.0])
+            self.assertEqual(value, -2.0 * SIZE)
 
     def test_what_waits_for_nobody_fails_on_its_rank_and_is_not_mixed(self) -> None:
         for method in ("eager:admit=all", "eager:admit=solo", "local:H=4", "wagma:max_wait=2s"):

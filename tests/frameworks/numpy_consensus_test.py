@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
+from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import numpy
@@ -15,6 +16,9 @@ from ranks import SEED, SharedPool
 
 import covey
 import covey.numpy
+from covey import trainer_handle
+from covey.seen_models import Seen, SeenModels
+from covey.trainer_handle import Seen as Look
 
 pool = SharedPool(__file__)
 
@@ -127,6 +131,20 @@ class NumpyConsensusTest(unittest.TestCase):
         ages, missing = found[0]
         self.assertEqual(missing, {})
         self.assertEqual(sorted(ages), [0, 1, 2])
+
+    def test_a_model_is_looked_for_again_where_another_method_begins(self) -> None:
+        there = Look(trainer_handle.WHOLE, 0, False, 4)
+        looks = [Look(trainer_handle.NOTHING, 0, False, 4)] * 2 + [there]
+
+        class Trainer:
+            def look(self, *_: object) -> Look:
+                return looks.pop(0)
+
+        plan = SimpleNamespace(in_pairs=False, in_rounds=False)
+        seen = SeenModels(Trainer(), 0, plan, False, lambda: None)  # type: ignore[arg-type]
+        self.assertEqual(seen.read(1, [], 60.0), Seen(4))
+        looks[:] = [there._replace(state=trainer_handle.NOTHING)]
+        self.assertIn("where others cannot read it", seen.read(1, [], -1.0).why)
 
     def test_a_rank_alone(self) -> None:
         for seen in pool(1).call(looks, "local:H=9", 4, False, "float64"):

@@ -9,7 +9,7 @@ import numpy
 from ranks import SEED
 
 RATE = 0.125
-SHAPES = ((7, 5), (3,), (), (40, 50))
+SHAPES = ((7, 5), (3,), (), (0, 2), (40, 50))
 STEPS = 11
 
 

@@ -87,14 +87,15 @@ def guards() -> List[str]:
 def more_parameters() -> None:
     """add_param_group, and wrapping the same parameters again for a second stage."""
     net, extra = make_net(), make_net(lambda: torch.nn.Linear(3, 3))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1))
+    both = torch.nn.ModuleList([net])
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=both)
     one_step(net, optimizer)
+    both.append(extra)
     optimizer.add_param_group({"params": list(extra.parameters()), "lr": 0.01})
     optimizer.zero_grad()
     inputs, targets = batch_of(1, hvd.rank())
     ((extra(net(inputs)) - targets) ** 2).mean().backward()
     optimizer.step()
-    both = torch.nn.ModuleList([net, extra])
     hvd.check_replicas(both)
     second = hvd.DistributedOptimizer(torch.optim.Adam(both.parameters()), model=both)
     second.zero_grad()

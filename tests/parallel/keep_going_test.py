@@ -56,6 +56,12 @@ class LeaveTest(unittest.TestCase):
                 self.assertEqual(exit_code, 0, said)
                 self.assertTrue(any(line.startswith(wanted) for line in said), said)
 
+    def test_a_job_has_failed_if_nobody_has_ended_its_training(self) -> None:
+        fails = LEAVES.replace("optimizer.finish()", "sys.exit(3)")
+        exit_code, _, said = keep_going(2, fails, flags=("--method", "eager"))
+        self.assertEqual(exit_code, 3, said)
+        self.assertIn("coveyrun: rank 0 failed, and nobody is left", said)
+
     def test_who_leaves_after_finish_is_not(self) -> None:
         for code in (LEAVES_AFTER, TRAINS.replace("== 10", "== 99")):
             exit_code, _, said = keep_going(3, code, flags=("--method", "eager"))

@@ -351,9 +351,10 @@ class Job:
         self._tell_of_traces()
         code = self._ending.exit_code if self._ending is not None else 0
         if self._ending is None and self._exits:  # Only where it keeps going.
-            code = 0 if self._done else None
+            done = [rank for rank in self._done if rank not in left]  # And their training.
+            code = 0 if done else None
             others = self._size - len(self._exits) - len(self._done)
-            self._say(report.went_on(self._exits, self._done, others))
+            self._say(report.went_on(self._exits, done, others))
         if code is not None:
             return Outcome(code, None, [])
         first = report.first_failure(self._exits)

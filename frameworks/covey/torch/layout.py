@@ -88,9 +88,16 @@ def numbered(optimizer: Any) -> List[Named]:
     ]
 
 
-def name_parameters(
-    optimizer: torch.optim.Optimizer, given: Optional[List[Named]]
-) -> List[Named]:
+def rename(options: Dict[str, Any], named: Optional[Iterable[Named]]) -> Optional[List[Named]]:
+    """Names given anew, or those there are and of what has been added to the model since."""
+    known: Optional[List[Named]] = options["named_parameters"]
+    if named is not None or known is None or options["model"] is None:
+        return known if named is None else list(named)
+    met = {id(parameter) for _, parameter in known}
+    return known + [it for it in options["model"].named_parameters() if id(it[1]) not in met]
+
+
+def name_parameters(optimizer: torch.optim.Optimizer, given: Optional[List[Named]]) -> List[Named]:
     """The optimizer's parameters with names, in the order of ``given``. Checks as Horovod does."""
     own = numbered(optimizer)
     for name, parameter in own:
@@ -170,9 +177,7 @@ def plan_buckets(
         if groups < 0:
             raise InvalidArgument(f"groups must be 1 or more, or lists of parameters, not {groups}")
         count, length = min(groups, len(backward)), len(backward)
-        chosen = [
-            backward[i * length // count : (i + 1) * length // count] for i in range(count)
-        ]
+        chosen = [backward[i * length // count : (i + 1) * length // count] for i in range(count)]
         rest: List[Named] = []
     else:
         chosen, rest = _divide_by_lists(backward, groups)

@@ -26,7 +26,7 @@ from covey.torch.bucket import Reduction
 from covey.torch.method_state import carried
 from covey.torch.compression import Compression, Compressor
 from covey.torch.core_trainer import CoreTrainer
-from covey.torch.layout import BUCKET_BYTES, BucketPlan, Groups, Named, name_parameters
+from covey.torch.layout import BUCKET_BYTES, BucketPlan, Groups, Named, name_parameters, rename
 from covey.torch.mixed import MixedTrainer
 from covey.torch.ops import allreduce
 from covey.torch.options import check_options, check_outside, check_passes
@@ -46,6 +46,7 @@ from covey.torch.update import (
     clipped_step,
     raise_late,
     scales_itself,
+    take_overflow,
     take_settled,
 )
 
@@ -63,6 +64,7 @@ class _Distributed(torch.optim.Optimizer):
     _covey_reducer: Optional[Reducer]  # None: nothing to reduce, or no other rank.
     _covey_trainer: Union[CoreTrainer, MixedTrainer, AdasumTrainer, None]  # None: no other.
     _covey_is_settled: bool
+    _covey_overflowed: bool  # A GradScaler's step that is left out.
     _covey_should_synchronize: bool
     _covey_synchronized: bool
 
@@ -123,6 +125,8 @@ class _Distributed(torch.optim.Optimizer):
         With a closure, the gradients of each of its evaluations are reduced. Every rank must do
         equally many steps. Raises Timeout: ranks are missing for ``max_wait``; call it again.
         """
+        if take_overflow(self):
+            return None
         progress, trainer = self._covey_progress, self._covey_trainer
         if self._covey_synchronized and self._covey_should_synchronize:
             warn_as_python(
@@ -177,6 +181,7 @@ class _Distributed(torch.optim.Optimizer):
         return {parameter: name for name, parameter in named}
 
     before_update, carry = before_update, carry
+
     @property
     def _step_supports_amp_scaling(self) -> bool:
         """What torch's GradScaler asks."""
@@ -185,7 +190,6 @@ class _Distributed(torch.optim.Optimizer):
     @_step_supports_amp_scaling.setter
     def _step_supports_amp_scaling(self, value: bool) -> None:
         self.__dict__["_step_supports_amp_scaling"] = value
-
 
     def finish(self, strict: bool = False) -> None:
         """Makes the parameters the mean over the ranks, if the method has let them differ.
@@ -233,7 +237,7 @@ class _Distributed(torch.optim.Optimizer):
         if self._covey_reducer is not None:
             self._refuse_in_flight("zero_grad()")
             self._covey_reducer.forget()
-        self._covey_is_settled = False
+        self._covey_is_settled = self._covey_overflowed = False
         self._covey_super().zero_grad(*args, **kwargs)
         ahead: Optional[Ahead] = getattr(self._covey_trainer, "ahead", None)
         if ahead is not None:
@@ -275,8 +279,7 @@ class _Distributed(torch.optim.Optimizer):
             self._refuse_in_flight("rebuild_buckets()")
             self._covey_reducer.remove_hooks()
         leave_training(self)
-        if named_parameters is not None:
-            self._covey_options["named_parameters"] = list(named_parameters)
+        self._covey_options["named_parameters"] = rename(self._covey_options, named_parameters)
         with carried(self):
             build(self)
 

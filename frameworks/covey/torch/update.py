@@ -23,7 +23,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
-from covey.errors import Unsupported
+from covey.errors import NotFinite, Unsupported
 from covey.torch.layout import parameters_of
 from covey.torch.look import is_on, unfit
 
@@ -191,9 +191,36 @@ def scales_itself(optimizer: Any) -> bool:
     looks at the gradients: those that are reduced by all have to be there, alike on all ranks."""
     reducer = optimizer._covey_reducer
     if reducer is not None and reducer.has_begun and optimizer._covey_should_synchronize:
-        settle(optimizer)
+        _settle_scaled(optimizer)
     own = optimizer.__dict__.get("_step_supports_amp_scaling", False)
     return _is_own(optimizer) or bool(own)
+
+
+def _settle_scaled(optimizer: Any) -> None:
+    """As ``settle``, for a GradScaler. What ``check_nan`` refuses is an overflow on all ranks.
+
+    A scaler that has unscaled a rank's own gradients looks at them no more: what has overflowed on
+    another rank it would apply.
+    """
+    parameters = parameters_of(optimizer)
+    try:
+        settle(optimizer)
+    except NotFinite:
+        parameters[0].grad = torch.full_like(parameters[0], math.inf)
+        optimizer._covey_is_settled = True
+    gradients = [_numbers_of(it.grad) for it in parameters if it.grad is not None]
+    optimizer._covey_overflowed = not math.isfinite(norm_of(gradients))
+
+
+def _numbers_of(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient if gradient.layout is torch.strided else gradient._values()
+
+
+def take_overflow(optimizer: Any) -> bool:
+    """Whether ``step()`` is of a GradScaler and left out by all ranks, as some scalers do not call
+    it: gradients have overflowed on a rank."""
+    overflowed = optimizer.__dict__.pop("_covey_overflowed", False)
+    return bool(overflowed) and take_settled(optimizer)
 
 
 def settle(optimizer: Any) -> None:

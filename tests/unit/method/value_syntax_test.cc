@@ -42,6 +42,10 @@ TEST(ValueSyntax, WaitsAreOffAutoOrATime) {
 TEST(ValueSyntax, NormsAreNumbers) {
   EXPECT_EQ(NormOf(*ReadAs(ValueSyntax::kNorm, "0.25")), 0.25);
   EXPECT_EQ(NormOf(*ReadAs(ValueSyntax::kNorm, "off")), 0);
+  EXPECT_EQ(ReadAs(ValueSyntax::kNorm, "0.0"), std::nullopt) << "none is off";
+  EXPECT_EQ(DecimalOf(*ReadAs(ValueSyntax::kDecimal, "0.0")), 0) << "as Python writes it";
+  EXPECT_EQ(DecimalOf(*ReadAs(ValueSyntax::kDecimal, "0")), 0);
+  EXPECT_EQ(ReadAs(ValueSyntax::kDecimal, "-0.5"), std::nullopt);
 }
 
 }  // namespace

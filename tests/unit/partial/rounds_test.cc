@@ -144,11 +144,14 @@ TEST_F(EndingTest, WhoComesLaterEndsWithTheSameVersion) {
   Rounds& late = ranks_[2];
   EXPECT_EQ(late.Publish({}), last + 1);
   EXPECT_EQ(late.step(), 0u) << "it has published nothing";
+  EXPECT_FALSE(late.epoch_end().IsLeftBehind()) << "they may train on";
   Work(2, [&] { return late.epoch_end().IsLeftBehind(); });
+  late.Publish({});
+  EXPECT_TRUE(late.epoch_end().IsLeftBehind()) << "it waits for max_wait once, not with each step";
   late.epoch_end().Finish();
   Work(2, [&] { return late.epoch_end().IsFlushed(); });
   EXPECT_EQ(late.executed(), last);
-  EXPECT_EQ(late.epoch_end().dropped(), 1u);
+  EXPECT_EQ(late.epoch_end().dropped(), 2u);
 }
 
 TEST_F(EndingTest, WhoTrainsOnIsInVersionsThoughAnotherHasFinishedAgain) {
