@@ -23,8 +23,8 @@ COMES = (range(12), (0, 1, 5, 11), (0, 3, 4, 5, 6, 7, 8), (2, 9, 10))
 
 
 class Net(torch.nn.Module):
-    """Of several dtypes and layouts; one weight is used twice, and one has a gradient only at
-    times."""
+    """A model with parameters of several dtypes and layouts; one weight is used twice, and one has
+    a gradient only at times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Net(torch.nn.Module):
 
 
 def digest(optimizer: Any, net: torch.nn.Module) -> str:
-    """Of parameters and of what the optimizer keeps."""
+    """The hash of the parameters and of the optimizer's state."""
     total = hashlib.blake2b(digest_size=8)
     for parameter in net.parameters():
         kept = sorted(optimizer.state.get(parameter, {}).items())

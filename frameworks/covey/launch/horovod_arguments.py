@@ -33,8 +33,8 @@ _HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def taken(given: Dict[str, Any], num_proc: int) -> Tuple[Dict[str, str], str, List[str]]:
-    """What ``given``, arguments by Horovod's names, means for a job of ``num_proc`` ranks. One that
-    is None or False is not given.
+    """Translates ``given``, arguments by Horovod's names, for a job of ``num_proc`` ranks. An
+    argument that is None or False counts as absent.
 
     Returns:
         Variables of the ranks, the folder for their output ("": none), and a line for each argument

@@ -197,10 +197,11 @@ def scales_itself(optimizer: Any) -> bool:
 
 
 def _settle_scaled(optimizer: Any) -> None:
-    """As ``settle``, for a GradScaler. What ``check_nan`` refuses is an overflow on all ranks.
+    """Reduces gradients before the ``step()`` of a GradScaler. Gradients that ``check_nan`` refuses
+    count as an overflow on all ranks.
 
-    A scaler that has unscaled a rank's own gradients looks at them no more: what has overflowed on
-    another rank it would apply.
+    A scaler looks at gradients when it unscales them, which may be before they are averaged: it
+    would then apply the overflow of another rank.
     """
     parameters = parameters_of(optimizer)
     try:
