@@ -73,6 +73,7 @@ void Replica::OnMessage(int32_t from, Slice bytes, Time now) {
   if (leader_state_ != nullptr) leader_state_->OnHeard(from, now);
   if (from == leader_ && message.term == term_) {
     silent_ = 0;
+    led_at_ = now;
     EndCanvass();
   }
   Handle(from, std::move(message), now);

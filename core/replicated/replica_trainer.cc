@@ -258,13 +258,13 @@ void Replica::TimeFinish(Time now) {
   if (is_alone && max_wait_ < kNever && now - alone_since_ >= max_wait_) over_alone_ = tries_;
 }
 
-// A replica that has lost its leader requests votes of all: those that it has not heard since are
-// silent, too.
+// A replica that has lost its leader requests votes of all, at each ElectionTimeout: those that it
+// has not heard since are silent, too.
 std::vector<Replica::Silence> Replica::MissingForQuorum(Time now) const {
   std::vector<Silence> silences;
   std::vector<bool> answers(static_cast<size_t>(shape_.size), true);
-  const bool is_led =
-      leader_state_ == nullptr && silent_ <= options_.election_timeout && leader_ >= 0;
+  const bool is_led = leader_state_ == nullptr && standing_ == Standing::kFollower &&
+                      silent_ <= options_.election_timeout && leader_ >= 0;
   for (int32_t i = 0; i < shape_.size; ++i) {
     const auto index = static_cast<size_t>(i);
     if (i == options_.self) continue;
@@ -277,7 +277,8 @@ std::vector<Replica::Silence> Replica::MissingForQuorum(Time now) const {
     else if (is_led)
       since =
           index < heartbeat_.silences.size() ? static_cast<Time>(heartbeat_.silences[index]) : 0;
-    else if (heard_at_[index] <= led_at_)
+    else if (heard_at_[index] <= led_at_ ||
+             now - heard_at_[index] > ElectionTimeout() + options_.election_timeout)
       since = now - std::max(heard_at_[index], led_at_);
     if (since <= options_.election_timeout) continue;
     answers[index] = false;

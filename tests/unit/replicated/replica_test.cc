@@ -57,6 +57,27 @@ TEST_F(ReplicaTest, SomeTimeItLeavesInAnyCase) {
   EXPECT_TRUE(replica(0).has_departed());
 }
 
+// Whatever the leader has said last: of two ranks the second names the first as silent, for as long
+// as it is.
+TEST_F(ReplicaTest, ASilentLeaderIsMissing) {
+  for (int reads = 0; reads < 12; ++reads) {
+    SCOPED_TRACE("after " + std::to_string(reads) + " messages");
+    Close();
+    Open(2);
+    TrainTo(3, {0, 1});
+    Publish(0);
+    Publish(1);
+    for (int i = 0; i < reads; ++i) Tick(1);
+    Stop(0);
+    Cut({{0, 1}});
+    Ticks(40);
+    for (int i = 0; i < 100; ++i) {
+      Tick();
+      EXPECT_EQ(replica(1).MissingForQuorum(now_).size(), 1u) << "tick " << i;
+    }
+  }
+}
+
 // One that was stopped itself has not listened: what it has not read is not silence.
 TEST_F(ReplicaTest, WhoHasNotListenedWaitsAnew) {
   Open(3);
