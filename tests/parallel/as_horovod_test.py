@@ -23,7 +23,12 @@ from horovod.torch.compression import Compression
 from horovod.torch.mpi_ops import allreduce, rank
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.elastic import ObjectState
+from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set
+from horovod.common.util import gloo_built, nccl_built
+from horovod.runner import run
 from horovod.torch.elastic import ElasticSampler
+from horovod.torch.elastic.sampler import ElasticSampler as Sampler
+from horovod.torch.elastic.state import TorchState
 import covey.torch
 
 hvd.init()
@@ -41,6 +46,8 @@ for step in range(3):
 assert hvd is covey.torch and Compression is hvd.Compression
 assert issubclass(HorovodInternalError, RuntimeError)
 assert ObjectState is hvd.elastic.ObjectState and ElasticSampler is hvd.elastic.ElasticSampler
+assert Sampler is ElasticSampler and TorchState is hvd.elastic.TorchState and run is horovod.run
+assert isinstance(global_process_set, ProcessSet) and ProcessSet is hvd.ProcessSet
 assert hvd.__spec__.name == "covey.torch" and horovod.__version__
 optimizer.finish()
 same = hvd.allgather(net.weight.detach())

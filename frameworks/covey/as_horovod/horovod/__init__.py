@@ -2,8 +2,10 @@
 
     horovod.torch, horovod.tensorflow, horovod.keras   those of covey, with their modules
     horovod.torch.mpi_ops, horovod.tensorflow.mpi_ops  the module above them
-    horovod.common.exceptions, .elastic                covey.horovod, covey.elastic
-    horovod.run                                        covey.run
+    horovod.torch.elastic.state, .sampler              covey.torch.elastic
+    horovod.common.exceptions, .process_sets, .util    covey.horovod
+    horovod.common.elastic                             covey.elastic
+    horovod.run, horovod.runner.run                    covey.run
 
 Another module raises ModuleNotFoundError.
 """
@@ -21,15 +23,21 @@ from typing import Any, Optional, Sequence
 from covey import __version__, run
 
 __all__ = ["__version__", "run"]
-_COMMON = {"exceptions": "covey.horovod", "elastic": "covey.elastic"}
+_OTHERS = {
+    "common.elastic": "covey.elastic",
+    **dict.fromkeys(("common.exceptions", "common.process_sets", "common.util"), "covey.horovod"),
+    "runner": "covey",
+    **dict.fromkeys(("torch.elastic.state", "torch.elastic.sampler"), "covey.torch.elastic"),
+}
 _FRAMEWORKS = ("torch", "tensorflow", "keras")
 
 
 def _counterpart(name: str) -> Optional[str]:
     """Covey's module for ``name``, which begins with "horovod."."""
-    parts = name.split(".")[1:]
-    if parts[0] == "common":
-        return _COMMON.get(".".join(parts[1:]))
+    _, _, rest = name.partition(".")
+    if rest in _OTHERS:
+        return _OTHERS[rest]
+    parts = rest.split(".")
     if parts[0] not in _FRAMEWORKS:
         return None
     if parts[-1] == "mpi_ops":
