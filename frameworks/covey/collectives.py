@@ -23,15 +23,9 @@ from covey.handles import Handle, HandleSet
 from covey.neighbors import Neighbors
 from covey.reduce_op import NO_ADASUM, Adasum, Average, choose_op, core_code
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, GATHER, JOIN
-from covey.requests import REDUCESCATTER, How, root_of, split_counts, without_tensors
+from covey.requests import REDUCESCATTER, How, root_of, scales_of, split_counts, without_tensors
 
 T = TypeVar("T")
-
-
-def check_scale(prescale: float, postscale: float) -> None:
-    """Refuses factors the core would read as "not given"."""
-    if not prescale or not postscale:
-        raise InvalidArgument("prescale_factor and postscale_factor must not be 0")
 
 
 def _new_reduction(
@@ -44,8 +38,7 @@ def _new_reduction(
 ) -> How:
     """Horovod's arguments of a reduction. Raises InvalidArgument, Unsupported."""
     chosen = choose_op(op, average)
-    check_scale(prescale, postscale)
-    return How(kind, kind_name, core_code(chosen), 0, prescale, postscale)
+    return How(kind, kind_name, core_code(chosen), 0, *scales_of(prescale, postscale))
 
 
 # Programs use few different ones. Refused ones are not kept.

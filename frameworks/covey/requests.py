@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import math
 import operator
 from typing import (
     Any,
@@ -23,7 +24,7 @@ from covey.errors import InvalidArgument
 from covey.framework import DTYPE_NAMES, ITEM_BYTES, Framework
 from covey.group import Group, world
 from covey.handles import Handle, HandleSet
-from covey.reduce_op import choose_op, core_code
+from covey.reduce_op import Average, choose_op, core_code
 from covey.topology import Row
 
 T = TypeVar("T")
@@ -53,6 +54,35 @@ def root_of(root_rank: Any) -> int:
         return operator.index(root_rank)
     except TypeError:
         raise InvalidArgument(f"root_rank must be an integer, not {root_rank!r}") from None
+
+
+def factor_of(name: str, value: Any) -> float:
+    """The argument ``name``. Raises InvalidArgument: it is no number, or 0, which the core would
+    read as "not given"."""
+    try:
+        factor = math.nan if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError):
+        factor = math.nan
+    if not math.isfinite(factor):
+        raise InvalidArgument(f"{name} must be a finite number, not {value!r}")
+    if factor == 0:
+        raise InvalidArgument(f"{name} must not be 0")
+    return factor
+
+
+def scales_of(prescale: Any, postscale: Any) -> Tuple[float, float]:
+    """The factors of a reduction. Raises InvalidArgument, as :func:`factor_of`."""
+    return factor_of("prescale_factor", prescale), factor_of("postscale_factor", postscale)
+
+
+def check_predivisor(factor: Any, op: Any) -> None:
+    """Of ``gradient_predivide_factor``. Raises InvalidArgument: it is no positive number, or other
+    than 1 with an ``op`` that has no mean to divide for."""
+    name = "gradient_predivide_factor"
+    if factor_of(name, factor) < 0:
+        raise InvalidArgument(f"{name} must be positive")
+    if factor != 1.0 and op != Average:
+        raise InvalidArgument(f"{name} needs op=Average")
 
 
 class How(NamedTuple):

@@ -169,6 +169,17 @@ class SingleTest(unittest.TestCase):
             with self.assertRaises(ValueError):
                 call()
         self.assertEqual(hvd.allreduce(ones, average=False).tolist(), [1.0, 1.0])
+        for scale in ("2", None, [1.0], float("inf")):
+            with self.assertRaisesRegex(ValueError, "prescale_factor must be a finite number"):
+                hvd.allreduce(ones, prescale_factor=scale)
+            with self.assertRaisesRegex(ValueError, "postscale_factor must be a finite number"):
+                hvd.reducescatter(ones, postscale_factor=scale)
+            with self.assertRaisesRegex(ValueError, "predivide_factor must be a finite number"):
+                hvd.DistributedOptimizer(
+                    torch.optim.SGD([torch.nn.Parameter(ones)]), gradient_predivide_factor=scale
+                )
+        halved = hvd.allreduce(ones, postscale_factor=torch.tensor(0.5))
+        self.assertEqual(halved.tolist(), [0.5, 0.5])
         self.assertFalse(hasattr(hvd, "nonsense"))
         for module in (hvd, covey, covey.numpy):
             with self.assertRaisesRegex(AttributeError, r"did you mean allreduce\?"):

@@ -10,6 +10,7 @@ from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group
 from covey.method import GRADIENTS, parsed, plans
 from covey.reduce_op import Adasum, Average, Sum, core_code
+from covey.requests import check_predivisor
 
 
 def check_options(
@@ -32,10 +33,7 @@ def check_options(
         core_code(op)
         if op not in (Average, Sum):
             raise Unsupported(f"op must be Average{', Adasum' * has_adasum} or Sum")
-    if not factor > 0:
-        raise InvalidArgument("gradient_predivide_factor must be positive")
-    if factor != 1.0 and op != Average:
-        raise InvalidArgument("gradient_predivide_factor needs op=Average")
+    check_predivisor(factor, op)
     if groups is not None and not isinstance(groups, (int, list, tuple)):
         raise InvalidArgument(f"groups is a number, lists of variables or None, not {groups!r}")
     if not isinstance(num_groups, int) or num_groups < 0:

@@ -27,10 +27,10 @@ from typing import Any, Dict, List, Optional, Sequence, Type
 
 import tensorflow as tf
 
-from covey.collectives import check_scale
 from covey.group import Group, world
 from covey.reduce_op import CORE_CODES, Adasum, Average, Sum, choose_op, core_code
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, GATHER, REDUCESCATTER, How
+from covey.requests import scales_of
 from covey.tensorflow import adasum, requests
 from covey.tensorflow.compression import Compression, Compressor
 from covey.tensorflow.requests import by_dtype
@@ -99,9 +99,8 @@ def allreduce(
 
 
 def _reduction(kind: int, kind_name: str, op: int, prescale: float, postscale: float) -> How:
-    check_scale(prescale, postscale)
-    is_adasum = op == Adasum and kind == ALLREDUCE
-    return How(kind, kind_name, _ADASUM if is_adasum else core_code(op), 0, prescale, postscale)
+    code = _ADASUM if op == Adasum and kind == ALLREDUCE else core_code(op)
+    return How(kind, kind_name, code, 0, *scales_of(prescale, postscale))
 
 
 def _allreduce(how: How, tensors: Sequence[Any], name: Optional[str], group: Group) -> List[Any]:

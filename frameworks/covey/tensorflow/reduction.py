@@ -10,6 +10,7 @@ from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group
 from covey.local_variables import VariableSet, listed
 from covey.reduce_op import Adasum, Average, Sum
+from covey.requests import check_predivisor
 from covey.tensorflow.compression import Compressor
 from covey.tensorflow.ops import allreduce, grouped_allreduce
 
@@ -45,10 +46,7 @@ class Reduction:
             raise InvalidArgument(
                 f"groups is a number from 0, lists of variables or None, not {self._count!r}"
             )
-        if not gradient_predivide_factor > 0:
-            raise InvalidArgument("gradient_predivide_factor must be positive")
-        if gradient_predivide_factor != 1.0 and op != Average:
-            raise InvalidArgument("gradient_predivide_factor needs op=Average")
+        check_predivisor(gradient_predivide_factor, op)
         self._compression, self._is_dense, self._op = compression, sparse_as_dense, op
         self._factor, self._group = gradient_predivide_factor, process_set
 

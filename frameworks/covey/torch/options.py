@@ -10,6 +10,7 @@ from covey.errors import InvalidArgument, Mismatch, Unsupported
 from covey.method import DELTA, MODEL, Plan
 from covey.objects import allgather_object
 from covey.reduce_op import Adasum, Average, ReduceOp, Sum, core_code
+from covey.requests import check_predivisor
 from covey.torch.compression import Compression, check_compression
 from covey.torch.layout import BucketPlan, Named, describe, digest, first_difference
 from covey.training_terms import Met, Terms, meet, terms_of
@@ -38,10 +39,7 @@ def check_options(
         raise InvalidArgument("this optimizer is a DistributedOptimizer already")
     if op != Adasum:
         core_code(op)
-    if not gradient_predivide_factor > 0:
-        raise InvalidArgument("gradient_predivide_factor must be positive")
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise InvalidArgument("gradient_predivide_factor needs op=Average")
+    check_predivisor(gradient_predivide_factor, op)
 
 
 def check_passes(passes: int) -> int:

@@ -8,10 +8,11 @@ from typing import Any, Callable, Optional, Tuple
 import torch
 
 from covey import _native
-from covey.collectives import Collectives, check_scale
+from covey.collectives import Collectives
 from covey.errors import CoveyError, Unsupported
 from covey.framework import DTYPE_NAMES, Address, Framework, View
 from covey.memory import arena_empty
+from covey.requests import scales_of
 
 _STRIDED = torch.strided
 _DTYPES = tuple(getattr(torch, name, None) for name in DTYPE_NAMES)  # None: an older torch.
@@ -139,7 +140,7 @@ class TorchCollectives(Collectives[torch.Tensor]):
     ) -> Any:
         from covey.torch.adasum import AdasumStreams
 
-        check_scale(*scales)
+        scales_of(*scales)
         if codec is not None:
             raise Unsupported(f"op=Adasum has no codecs, such as {codec}")
         self._streams = self._streams or AdasumStreams(self)
