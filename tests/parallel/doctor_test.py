@@ -33,8 +33,10 @@ _FACTS: Dict[str, Any] = {
     "shm": 8 << 30,
     "pidfd": True,
     "packages": {"Python": "3.11.2", "torch": "2.13.0"},
-    "plugins": {"tcp": "/x/libcovey_tcp.so", "mpi": "", "grpc": ""},
+    "plugins": {"tcp": "/x/libcovey_tcp.so", "mpi": "", "ucx": "", "grpc": ""},
+    "operations": True,
     "gpus": [],
+    "rdma": [],
     "host": "",
     "names": {"a": ["10.0.0.1"], "b": ["10.0.0.2"]},
     "folder": "",
@@ -125,9 +127,41 @@ class ChecksTest(unittest.TestCase):
             ({"names": {"b": ["127.0.1.1"]}}, "names", "own names that are loopback: b is 127.0"),
             ({"names": {"a": "no such name"}}, "names", "b does not resolve a (no such name)"),
             ({"plugins": {**_FACTS["plugins"], "mpi": "/x"}}, "plug-ins", "tcp, mpi (b)"),
+            ({"operations": False}, "plug-ins", "compiles its operations at its first import on b"),
+            ({"rdma": ["m0: RoCE, 25"]}, "RDMA", "none (a), m0: RoCE, 25 (b): all ranks go by TCP"),
         ):
             with self.subTest(name, seen=seen):
                 self.expect(found_of(**facts_of_b), name, "note", seen)
+
+    def test_devices_that_a_job_would_not_use(self) -> None:
+        found = found_of()
+        for one in found.facts.values():
+            one.update(rdma=["mlx5_0: InfiniBand, 100 Gb/sec"], plugins={**one["plugins"]})
+        self.expect(found, "RDMA", "warning", "no libcovey_ucx.so on a, b", "covey build ucx")
+        for one in found.facts.values():
+            one["plugins"]["ucx"] = "/x/libcovey_ucx.so"
+        self.assertEqual(self.not_ok(found), [])
+        found.facts["b"]["limits"] = {**_FACTS["limits"], "MEMLOCK": 8 << 20}
+        self.expect(found, "RDMA", "warning", "RLIMIT_MEMLOCK is 8388608 on b", "ulimit -l")
+        found = found_of()
+        for one in found.facts.values():
+            one.update(gpus=["H100, 550"], packages={"torch": "2.13.0+cpu"})
+        self.expect(found, "GPUs", "warning", "the build for CPUs on a, b", "with CUDA")
+
+    def test_ports_of_rdma(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for device, state, layer in (
+                ("mlx5_0", "4: ACTIVE", "InfiniBand"),
+                ("mlx5_1", "1: DOWN", "InfiniBand"),
+                ("mlx5_2", "4: ACTIVE", "Ethernet"),
+            ):
+                port = pathlib.Path(folder, device, "ports", "1")
+                port.mkdir(parents=True)
+                for name, text in (("state", state), ("link_layer", layer), ("rate", "25 Gb/sec")):
+                    port.joinpath(name).write_text(f"{text}\n", encoding="ascii")
+            found = ["mlx5_0: InfiniBand, 25 Gb/sec", "mlx5_2: RoCE, 25 Gb/sec"]
+            self.assertEqual(facts.rdma_ports(folder), found)
+            self.assertEqual(facts.rdma_ports(f"{folder}/none"), [])
 
     def test_clocks_are_apart_only_for_certain(self) -> None:
         for apart, seen in (((2.0, 3.0), "b at least 2 s ahead"), ((-9.0, -4.0), "4 s behind")):

@@ -6,6 +6,7 @@ Internal.
 from __future__ import annotations
 
 import contextlib
+import glob
 import mmap
 import os
 import resource
@@ -18,6 +19,7 @@ import time
 from importlib import metadata
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from covey import operations_file
 from covey.doctor import cgroups
 from covey.launch import identity
 from covey.launch.environment import OF_LAUNCHERS
@@ -26,7 +28,7 @@ from covey.launch.start import make_memory
 from covey.plugin_path import plugin_folders
 
 PACKAGES = ("torch", "tensorflow", "keras", "numpy")
-PLUGINS = ("tcp", "mpi", "grpc")
+PLUGINS = ("tcp", "mpi", "ucx", "grpc")
 LIMITS = ("NOFILE", "NPROC", "AS", "FSIZE", "MEMLOCK")
 _RESOLVE_S = 5.0
 _NVIDIA_S = 10.0
@@ -51,7 +53,9 @@ def of_host(look: Mapping[str, Any]) -> Dict[str, Any]:
         "pidfd": hasattr(os, "pidfd_open") and _has_pidfd(),
         "packages": {"Python": sys.version.split()[0], **_packages()},
         "plugins": {name: plugin(name) for name in PLUGINS},
+        "operations": _has_operations(),
         "gpus": _gpus(),
+        "rdma": rdma_ports(),
         "host": socket.gethostname(),
         "names": resolved([socket.gethostname(), *look["names"]]),
         "folder": _why_not_entered(look["cwd"]),
@@ -93,6 +97,12 @@ def _packages() -> Dict[str, str]:
     return found
 
 
+def _has_operations() -> bool:
+    """Whether covey.tensorflow's operations are compiled, if TensorFlow is installed."""
+    version = _packages().get("tensorflow")
+    return version is None or operations_file.find(version) is not None
+
+
 def plugin(name: str) -> str:
     """The path of a plug-in, the first in the folders where it is looked for; empty: there is
     none. A plug-in that names another build than libcovey.so has that behind its path."""
@@ -131,6 +141,23 @@ def _gpus() -> List[str]:
     except (OSError, subprocess.TimeoutExpired):
         return []
     return said.stdout.splitlines() if said.returncode == 0 else []
+
+
+def rdma_ports(folder: str = "/sys/class/infiniband") -> List[str]:
+    """The active ports of InfiniBand and RoCE, as "mlx5_0: InfiniBand, 100 Gb/sec (4X EDR)"."""
+    found = []
+    for port in sorted(glob.glob(os.path.join(folder, "*", "ports", "*"))):
+        with contextlib.suppress(OSError):
+            state, layer, rate = (_line(port, name) for name in ("state", "link_layer", "rate"))
+            if state.endswith("ACTIVE"):
+                kind = "RoCE" if layer == "Ethernet" else layer
+                found.append(f"{port.split(os.sep)[-3]}: {kind}, {rate}")
+    return found
+
+
+def _line(*path: str) -> str:
+    with open(os.path.join(*path), encoding="utf-8", errors="replace") as file:
+        return file.readline().strip()
 
 
 def resolved(names: Sequence[str], limit_s: float = _RESOLVE_S) -> Dict[str, Any]:

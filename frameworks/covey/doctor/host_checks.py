@@ -17,6 +17,7 @@ from covey.doctor.check import (
     in_short,
     per_host,
 )
+from covey.doctor.facts import PLUGINS
 from covey.doctor.visit import Findings
 
 # Descriptors: of a rank, beside a connection to each rank of another host; of an agent, per rank.
@@ -27,6 +28,8 @@ _THREADS = 8
 _LEAST_BYTES = 250 << 20
 # PyTorch's DataLoader hands batches over in /dev/shm.
 _LEAST_SHM = 1 << 30
+# Devices of RDMA read and write locked memory alone: UCX registers what it sends.
+_LEAST_LOCKED = 1 << 30
 _FINDS_SILENCE = (6, 15)  # ops/transports/tcp/socket.cc: TCP_RTO_MAX_MS
 
 
@@ -44,6 +47,7 @@ def of_hosts(found: Findings) -> Iterator[Check]:
     yield from _kernel(found)
     yield _shm(found)
     yield from _gpus(found)
+    yield from _rdma(found)
 
 
 def _packages(found: Findings) -> Iterator[Check]:
@@ -69,7 +73,11 @@ def _plugins(found: Findings) -> Iterator[Check]:
                 "plug-ins", FAILED, f"there is no libcovey_tcp.so on {in_short(missing)}",
                 "install the wheel of Covey, or build it where OpenSSL's headers are",
             )  # fmt: skip
-    for name in ("tcp", "mpi", "grpc"):
+    slow = [host for host, facts in found.facts.items() if not facts["operations"]]
+    if slow:
+        seen = f"covey.tensorflow compiles its operations at its first import on {in_short(slow)}"
+        yield Check("plug-ins", NOTE, seen, "covey build tensorflow does so now")
+    for name in PLUGINS:
         there = per_host(found.facts, lambda facts, name=name: facts["plugins"][name])
         odd = {host: path for host, path in there.items() if path.endswith(")")}
         if odd:
@@ -219,7 +227,8 @@ def _shm(found: Findings) -> Check:
     texts = {h: "none" if room is None else f"{in_bytes(room)} free" for h, room in rooms.items()}
     seen = f"{by_value(texts)}; Covey does not use it (memfd)"
     if min(room or 0 for room in rooms.values()) < _LEAST_SHM:
-        return Check("/dev/shm", NOTE, f"{seen}, PyTorch's DataLoader and NCCL do")
+        step = "of a container: docker's --shm-size, Kubernetes' emptyDir of medium Memory there"
+        return Check("/dev/shm", NOTE, f"{seen}, PyTorch's DataLoader and NCCL do", step)
     return Check("/dev/shm", OK, seen)
 
 
@@ -227,6 +236,43 @@ def _gpus(found: Findings) -> Iterator[Check]:
     texts = {h: _gpu_text(facts["gpus"]) for h, facts in found.facts.items()}
     state = OK if len({*texts.values()}) == 1 else NOTE
     yield Check("GPUs", state, by_value(texts))
+    blind = [
+        host
+        for host, facts in found.facts.items()
+        if facts["gpus"] and facts["packages"].get("torch", "").endswith("+cpu")
+    ]
+    if blind:
+        seen = f"torch is the build for CPUs on {in_short(blind)}: it uses no GPU"
+        yield Check("GPUs", WARNING, seen, "install torch's build with CUDA")
+
+
+def _rdma(found: Findings) -> Iterator[Check]:
+    """InfiniBand and RoCE: between hosts alone, and where all have it."""
+    ports = per_host(found.facts, lambda facts: "; ".join(facts["rdma"]))
+    without = [host for host in found.facts if host not in ports]
+    texts = by_value({host: ports.get(host, "none") for host in found.facts})
+    if not ports or len(found.ranks) == 1:
+        yield Check("RDMA", OK, texts)
+        return
+    if without:
+        yield Check("RDMA", NOTE, f"{texts}: all ranks go by TCP", "start on hosts that have it")
+        return
+    missing = [host for host, facts in found.facts.items() if not facts["plugins"]["ucx"]]
+    if missing:
+        seen = f"{texts}, and no libcovey_ucx.so on {in_short(missing)}: all ranks go by TCP"
+        step = "covey build ucx, on each host; under mpirun the site's MPI uses it"
+        yield Check("RDMA", WARNING, seen, step)
+        return
+    low = per_host(found.facts, lambda facts: _low_locked(facts["limits"]["MEMLOCK"]))
+    if low:
+        seen = f"RLIMIT_MEMLOCK is {by_value(low)} on {in_short([*low])}: UCX may not register "
+        yield Check("RDMA", WARNING, f"{seen}its memory", "raise it: ulimit -l unlimited")
+        return
+    yield Check("RDMA", OK, f"{texts}, by UCX")
+
+
+def _low_locked(limit: Any) -> str:
+    return "" if limit is None or limit >= _LEAST_LOCKED else str(limit)
 
 
 def _gpu_text(gpus: Any) -> str:
