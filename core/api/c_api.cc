@@ -275,7 +275,7 @@ void covey_free(void* data) { delete[] static_cast<std::byte*>(data); }
 
 void covey_release(covey_runtime* runtime, covey_handle handle) {
   const Use use(OrDefault(runtime));
-  if (use.get() == nullptr) return;
+  if (use.get() == nullptr || use->queue().ReleaseIfDone(handle)) return;
   // api-A2: held: another thread may release the handle, and its place be reused.
   const covey::HeldOperation operation(&use->queue(), handle);
   if (operation.get() == nullptr) return;

@@ -132,11 +132,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
           .clock = &s->clock_,
           .log = s->log_.get()},
       s->transport_.get(), &s->queue_);
-  auto world = std::make_unique<Group>();
-  for (int32_t r = 0; r < s->size(); ++r) world->members.push_back(Rank{r});
-  world->my_index = GroupIndex{ToInt(s->rank())};
-  s->Locate(world.get());
-  s->groups_.emplace(0, std::move(world));
+  s->MakeWorld();
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   s->engine_ =
       std::make_unique<Engine>(Engine::Options{.spin = config.spin,

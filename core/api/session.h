@@ -101,7 +101,7 @@ class Session {
   explicit Session(const Config& config);
   void AdoptPlace();
   Status KeepGroup(std::unique_ptr<Group> group, uint64_t* key);
-  void Locate(Group* group);
+  void MakeWorld();
   void SweepRounds();
   void SettleRounds();
   void SwapTimeline(std::unique_ptr<Timeline> timeline);
@@ -121,6 +121,7 @@ class Session {
 
   std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Group>> groups_;  // protected by mutex_; never shrinks
+  const Group* world_ = nullptr;                       // of groups_; set once, at the begin
   uint64_t channels_ = 0;                              // protected by mutex_
   // Windows of closed trainers, until no member looks at them; protected by mutex_.
   std::vector<std::unique_ptr<TrainerWindow>> windows_;

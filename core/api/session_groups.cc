@@ -5,6 +5,15 @@
 #include "core/api/session.h"
 
 namespace covey {
+namespace {
+
+// The places of its members.
+void Locate(Transport& transport, Group* group) {
+  group->hosts = HostsOf(transport, group->members);
+  group->shares_memory = transport.words() != nullptr;
+}
+
+}  // namespace
 
 Status Session::GroupOf(std::span<const int32_t> ranks, uint64_t* key) {
   auto group = std::make_unique<Group>();
@@ -25,14 +34,16 @@ Status Session::GroupOf(std::span<const int32_t> ranks, uint64_t* key) {
   const auto me = std::lower_bound(members.begin(), members.end(), rank());
   if (me != members.end() && *me == rank())
     group->my_index = GroupIndex{static_cast<int32_t>(me - members.begin())};
-  Locate(group.get());
+  Locate(transport(), group.get());
   return KeepGroup(std::move(group), key);
 }
 
-// The places of its members.
-void Session::Locate(Group* group) {
-  group->hosts = HostsOf(transport(), group->members);
-  group->shares_memory = transport().words() != nullptr;
+void Session::MakeWorld() {
+  auto world = std::make_unique<Group>();
+  for (int32_t r = 0; r < size(); ++r) world->members.push_back(Rank{r});
+  world->my_index = GroupIndex{ToInt(rank())};
+  Locate(transport(), world.get());
+  world_ = groups_.emplace(0, std::move(world)).first->second.get();
 }
 
 Status Session::GroupApart(uint64_t of, std::string_view order, uint64_t* key) {
@@ -55,6 +66,7 @@ Status Session::KeepGroup(std::unique_ptr<Group> group, uint64_t* key) {
 }
 
 const Group* Session::FindGroup(uint64_t key) {
+  if (key == 0) return world_;
   const std::lock_guard lock(mutex_);
   const auto found = groups_.find(key);
   return found == groups_.end() ? nullptr : found->second.get();

@@ -37,6 +37,10 @@ bool HasScales(const covey_request& r) {
   return (r.prescale != 0 && r.prescale != 1) || (r.postscale != 0 && r.postscale != 1);
 }
 
+std::string WithArticle(Kind kind) {
+  return (*NameOf(kind) == 'a' ? "an " : "a ") + std::string(NameOf(kind));
+}
+
 Status CheckKind(const covey_request& r) {
   if (r.kind < 0 || r.kind >= kNumKinds)
     return Status::InvalidArgument("unknown operation kind " + std::to_string(r.kind));
@@ -50,13 +54,12 @@ Status CheckKind(const covey_request& r) {
   if (no_tensors && r.num_tensors != 0) return Wrong(r, "takes no tensors");
   if (r.kind == COVEY_JOIN && r.group != COVEY_WORLD)
     return Wrong(r, "all ranks of the job join, not those of a group");
-  const std::string a = (*NameOf(kind) == 'a' ? "an " : "a ") + std::string(NameOf(kind));
   if (Gathers(kind) && r.num_tensors != 1)
-    return Wrong(r, a + " takes one tensor, not " + std::to_string(r.num_tensors));
+    return Wrong(r, WithArticle(kind) + " takes one tensor, not " + std::to_string(r.num_tensors));
   if (Gathers(kind) && r.outputs != nullptr)
-    return Wrong(r, a + " allocates its result: outputs must be NULL");
+    return Wrong(r, WithArticle(kind) + " allocates its result: outputs must be NULL");
   if (Scatters(kind) && r.outputs == nullptr)
-    return Wrong(r, a + " cannot be done in place: outputs is NULL");
+    return Wrong(r, WithArticle(kind) + " cannot be done in place: outputs is NULL");
   if (Mixes(kind) != (r.neighbors != nullptr))
     return Wrong(r, r.neighbors == nullptr ? "neighbors is NULL"
                                            : "only a neighbor_allreduce takes neighbors");
@@ -262,9 +265,9 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
     if (in.dtype == DType::kBool && Reduces(operation.kind))
       return Status::Unsupported(Quoted(r) + ": " + NameOf(operation.kind) +
                                  " does not take bool; use uint8");
-    const std::string on_rows = TraitsOf(operation.kind).on_rows;
+    const std::string_view on_rows = TraitsOf(operation.kind).on_rows;
     if (!on_rows.empty() && in.shape.ndim == 0)
-      return Wrong(r, NameOf(operation.kind) + (" " + on_rows) +
+      return Wrong(r, NameOf(operation.kind) + (" " + std::string(on_rows)) +
                           " dimension 0 and the tensor is a scalar; reshape it to [1]");
     if (i < operation.outputs.size())
       RETURN_IF_ERROR(CheckOutput(r, operation, in, operation.outputs[i]));

@@ -27,6 +27,15 @@ inline constexpr uint32_t kMaxLandingSlots = 64;
 //   kYes      some begin has found no buffer           -> kNo
 enum class IpcState : uint8_t { kUnknown, kTried, kYes, kNo };
 
+struct Schedule;
+
+// The last schedule of a channel, and what it was chosen by beside the channel (begin_stage.cc).
+struct ChosenSchedule {
+  const Schedule* schedule = nullptr;
+  uint64_t length_bytes = 0;
+  uint32_t traits = 0;
+};
+
 struct Channel {
   std::vector<uint64_t> blocks;  // by group index: offset of the member's block; empty = none yet
   uint64_t slot_bytes = 0;
@@ -37,6 +46,7 @@ struct Channel {
   bool streaming = false;             // staged data is stored around the cache
   IpcState by_ipc = IpcState::kUnknown;
   bool opened_all = false;  // kTried: this rank has
+  ChosenSchedule chosen;    // of core/run alone
 
   bool Exists() const { return !blocks.empty(); }
 };

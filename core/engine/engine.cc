@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/base/processor.h"
 #include "core/base/waiter.h"
 
 namespace covey {
@@ -13,6 +14,8 @@ using Sleeper = Transport::Sleeper;
 // How long the engine thread looks on before it parks, in passes. It shares its core with the
 // framework's own threads, so hardly at all.
 constexpr int kEngineLooks = 8;
+// How often a waiter looks at the word of a peer that it waits for, between two passes.
+constexpr int kWordLooks = 16;
 // After so many wake-ups in a row that found a waiter driving, submitters stop ringing the engine
 // thread and it looks by itself every kLazyLook, until it finds work or nothing happens for
 // kLazyLooks looks.
@@ -240,7 +243,10 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
       return;
     const Time now = MonotonicNow();
     if (now >= deadline) return;
-    if (waiter.LooksAgain(moved, now)) continue;
+    if (waiter.LooksAgain(moved, now)) {
+      if (!moved && !options_.oversubscribed) LookForWord();
+      continue;
+    }
     const uint32_t ticket = transport_->Ticket(Sleeper::kWaiter);
     transport_->SetParked(Sleeper::kWaiter);
     // engine-E2b: the last pass before parking tells other waiters what it has ended.
@@ -249,6 +255,14 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
     if (!moved && wanted_.load() == 0 && !stop_.load())
       transport_->Park(Sleeper::kWaiter, ticket, std::min({until, deadline, NetworkLook(0)}));
     transport_->SetParked(Sleeper::kNobody);
+  }
+}
+
+// Before another pass: a word costs a tenth of that to look at.
+void Engine::LookForWord() const {
+  for (int looks = 0; looks < kWordLooks && runtime_->AwaitsWord(); ++looks) {
+    if (queue_->HasQueued() || transport_->HasMail() || wanted_.load() > 0) return;
+    Pause();
   }
 }
 

@@ -91,6 +91,7 @@ class Engine {
   Turn DriveUntilIdle();
   bool GoesOn(Burst* burst);
   void DriveFor(const std::atomic<bool>& ended, Time deadline);
+  void LookForWord() const;
   void AwaitProgressLock(const std::atomic<bool>& ended, Time deadline);
   void HandOn();
   bool IsWorkLeft(bool idle) const;

@@ -70,6 +70,8 @@ class Runtime {
   // happens); *moved says whether anything happened.
   Time RunOnce(bool* moved);
 
+  // See Executor::AwaitsWord.
+  bool AwaitsWord() const { return executor_.AwaitsWord(); }
   // Nothing begun and nothing to send: only a submission or a message can make work.
   bool Idle() const { return executor_.Idle() && pending_.empty() && channels_.Idle(); }
 

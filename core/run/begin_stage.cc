@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "core/run/codec_steps.h"
@@ -182,7 +183,27 @@ bool BeginStage::Agree(Exchange* x) {
   return !FindConflict(tables, &conflict);
 }
 
+// Of a sum that is staged whole: what its schedule depends on, beside the channel and the length.
+// Empty: this is none.
+std::optional<uint32_t> BeginStage::TraitsOfSum(const Exchange& x) const {
+  const Kind kind = x.request->kind;
+  if (kind != Kind::kAllreduce || x.codec != nullptr || x.by_ipc || !x.shares_memory ||
+      x.input.length_bytes() > options_.unstaged_above)
+    return std::nullopt;
+  const Placed placed = PlacedBy(x);
+  return static_cast<uint32_t>(x.reduction.dtype) << 2 | (placed.in_arena ? 2u : 0u) |
+         (placed.readable ? 1u : 0u);
+}
+
 void BeginStage::ChooseSchedule(Exchange* x) {
+  // A program repeats its sums: looking in the cache costs as much as a small sum.
+  const std::optional<uint32_t> traits = TraitsOfSum(*x);
+  ChosenSchedule& last = x->channel->chosen;
+  if (traits.has_value() && last.schedule != nullptr && last.traits == *traits &&
+      last.length_bytes == x->input.length_bytes()) {
+    x->schedule = last.schedule;
+    return;
+  }
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !x->shares_memory;
   if (problem.mirrored) problem.hosts = HostsOf(*transport_, x->request->group->members);
@@ -196,6 +217,8 @@ void BeginStage::ChooseSchedule(Exchange* x) {
   }
   if (Gathers(problem.kind)) AllocateResult(x);
   schedules_.Choose(std::move(problem), x);
+  if (traits.has_value() && x->own_schedule == nullptr)
+    last = {.schedule = x->schedule, .length_bytes = x->input.length_bytes(), .traits = *traits};
 }
 
 void BeginStage::Measure(Exchange* x) {

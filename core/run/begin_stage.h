@@ -6,6 +6,7 @@
 #define COVEY_CORE_RUN_BEGIN_STAGE_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -60,6 +61,7 @@ class BeginStage {
   bool StagesInput(const Exchange& exchange) const;
   bool LearnsStores(const Exchange& exchange) const;
   bool KnowsSchedule(const Exchange& exchange) const;
+  std::optional<uint32_t> TraitsOfSum(const Exchange& exchange) const;
   void PushHeader(const Exchange& exchange);
   void PushBegin(Exchange* exchange);
   uint64_t LongestStaged(const Exchange& exchange) const;

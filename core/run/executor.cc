@@ -178,6 +178,22 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
   return true;
 }
 
+bool Executor::AwaitsWord() const {
+  if (active_.size() != 1 || !shares_with_all_) return false;
+  const Exchange& x = *active_.front();
+  uint64_t target = x.channel->ticks + 1;
+  size_t j = x.next_peer;
+  if (x.state == ExchangeState::kRunning && x.path == nullptr) {
+    const Step& step = x.schedule->steps[x.cursor];
+    if (step.kind != StepKind::kWait) return false;
+    target = x.channel->ticks + step.tick;
+    if (step.peer != kEveryRank) j = static_cast<size_t>(step.peer);
+  } else if (x.state != ExchangeState::kAwaitBegins) {
+    return false;
+  }
+  return transport_->LoadAcquire(&x.CellOf(j)->tick) < target;
+}
+
 bool Executor::RunSteps(Exchange* x, Time now) {
   const size_t begin_cursor = x->cursor;
   const std::vector<Step>& steps = x->schedule->steps;

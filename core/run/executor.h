@@ -65,6 +65,9 @@ class Executor {
   // One pass over all exchanges. True if anything moved.
   bool Progress(Time now);
   bool Idle() const { return active_.empty(); }
+  // Whether one exchange runs and waits for a word of a peer that is not there yet: another pass
+  // would move nothing.
+  bool AwaitsWord() const;
   // From now on exchanges may be of tensors on this device, which outlives the executor.
   void AddDevice(DeviceType type, Device* device);
   // As of the last Progress: an exchange waits for a device. Devices ring no thread, so the caller

@@ -25,21 +25,20 @@ Part PartOf(const Tensor& t, size_t size, size_t index) {
   return {begin(index), begin(index + 1)};
 }
 
-// Whether the schedule may address the members' memory alike, or read it.
-void ReadPlacements(const Exchange& x, Problem* p) {
-  const bool scatter = Scatters(p->kind);  // outputs are not shared
+}  // namespace
+
+Placed PlacedBy(const Exchange& x) {
+  const bool scatter = Scatters(x.request->kind);  // outputs are not shared
   const uint64_t layout = x.CellOf(x.Me())->placement[x.Turn()].layout;
-  p->all_arena = true;
-  p->all_readable = !scatter;
+  Placed all{.in_arena = true, .readable = !scatter};
   for (size_t j = 0; j < x.size(); ++j) {
     const Placement& placement = x.CellOf(j)->placement[x.Turn()];
-    p->all_readable &= placement.input_address != 0 && placement.output_address != 0;
-    p->all_arena &= placement.input != Transport::kNoOffset && placement.layout == layout &&
+    all.readable &= placement.input_address != 0 && placement.output_address != 0;
+    all.in_arena &= placement.input != Transport::kNoOffset && placement.layout == layout &&
                     (scatter || placement.output != Transport::kNoOffset);
   }
+  return all;
 }
-
-}  // namespace
 
 void AddInput(const Request& request, Spans* message) {
   if (!Scatters(request.kind) || request.inputs.size() == 1) {
@@ -68,8 +67,9 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   p.cache_bytes = cache_bytes;
   p.length_bytes = Gathers(r.kind) ? 0 : x.input.length_bytes();
   p.by_ipc = x.by_ipc;
-  if (Reduces(r.kind)) ReadPlacements(x, &p);
-  p.all_arena |= p.by_ipc;
+  const Placed placed = Reduces(r.kind) ? PlacedBy(x) : Placed{};
+  p.all_readable = placed.readable;
+  p.all_arena = placed.in_arena || p.by_ipc;
   if (HasRoot(r.kind)) {
     const auto& members = r.group->members;
     p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) -

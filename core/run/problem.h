@@ -10,6 +10,13 @@
 
 namespace covey {
 
+// Whether all members' tensors lie in their regions, alike; whether all can read all of them.
+struct Placed {
+  bool in_arena;
+  bool readable;
+};
+Placed PlacedBy(const Exchange& exchange);
+
 // Equal on every member but for `me`, and for `cache_bytes`, which is this rank's.
 Problem ProblemOf(const Exchange& exchange, uint64_t cache_bytes);
 

@@ -129,6 +129,8 @@ class Runtime {
     is_inside_ = false;
     return kNever;
   }
+  // A pass ends whatever has begun: there are no peers.
+  bool AwaitsWord() const { return false; }
   bool Idle() const {
     for (const Operation* one : begun_)
       if (one != nullptr) return false;
