@@ -269,7 +269,7 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
     if (!on_rows.empty() && in.shape.ndim == 0)
       return Wrong(r, NameOf(operation.kind) + (" " + std::string(on_rows)) +
                           " dimension 0 and the tensor is a scalar; reshape it to [1]");
-    if (i < operation.outputs.size())
+    if (r.outputs != nullptr && i < operation.outputs.size())
       RETURN_IF_ERROR(CheckOutput(r, operation, in, operation.outputs[i]));
   }
   if (description > kMaxDescriptionBytes)
@@ -347,14 +347,14 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
   operation->postscale = r.postscale == 0 ? 1.0 : r.postscale;
   operation->callback = nullptr;
   const bool reads = Gives(operation->kind, Rank{r.root} == c.self);
-  const covey_tensor* outputs =
-      r.outputs == nullptr && !Gathers(operation->kind) ? r.inputs : r.outputs;
+  const bool in_place = r.outputs == nullptr && !Gathers(operation->kind);
   for (int i = 0; i < r.num_tensors; ++i) {
     operation->inputs.emplace_back();
-    RETURN_IF_ERROR(ReadTensor(r, r.inputs[i], c, reads, &operation->inputs.back()));
-    if (outputs == nullptr) continue;
+    RETURN_IF_ERROR(ReadTensor(r, r.inputs[i], c, reads || in_place, &operation->inputs.back()));
+    if (in_place) operation->outputs.push_back(operation->inputs.back());
+    if (r.outputs == nullptr) continue;
     operation->outputs.emplace_back();
-    RETURN_IF_ERROR(ReadTensor(r, outputs[i], c, true, &operation->outputs.back()));
+    RETURN_IF_ERROR(ReadTensor(r, r.outputs[i], c, true, &operation->outputs.back()));
   }
   RETURN_IF_ERROR(CheckTensors(r, *operation));
   if (const Status apart = SeparateTensors(operation); !apart.ok())
