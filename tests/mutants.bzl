@@ -220,6 +220,10 @@ _MUTANTS = {
     "w13_plan_knows_its_rank": (["core/method/method_text.cc"], "plans"),
     "w13_plan_remembers": (["core/method/method_text.cc"], "plans"),
     "w13_silent_member_is_waited_for": (["core/replicated/leader_state.cc"], "hosts"),
+    "w13_each_silent_member_costs_an_attempt": (
+        ["core/replicated/leader_state.cc"],
+        "host_silence",
+    ),
     "w13_silence_is_longer_than_max_wait": (
         ["core/replicated/leader_state.cc"],
         "host_silence",

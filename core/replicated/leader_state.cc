@@ -179,22 +179,17 @@ Hearing LeaderState::HearingOf(const std::vector<bool>& lost, Time now) const {
 // Until it answers a heartbeat that comes after: a slow one has then read what it was sent.
 void LeaderState::LeaveOut(Follower* replica) { replica->silent_until = replica->heartbeats + 1; }
 
-// Whether the attempt waits for members that are lost or silent. They are left out from now on.
-bool LeaderState::WaitsForSilent(const std::vector<bool>& lost, Time patience, Time now,
-                                 Time* until) {
-  bool is_vain = false;
+// Leaves out the members that the attempt waits for, and that are lost or silent for longer than
+// `least`. Whether there is one.
+bool LeaderState::LeaveOutSilent(const std::vector<bool>& lost, Time least, Time now) {
+  bool is_any = false;
   for (int32_t i = 0; i < size_; ++i) {
     const auto index = static_cast<size_t>(i);
-    if (!forming_->IsAwaited(i)) continue;
-    const Time silence = SilenceOf(i, lost, now);
-    if (!lost[index] && silence <= patience) {
-      if (i != options_.self) *until = std::min(*until, now + patience - silence + 1);
-      continue;
-    }
+    if (!forming_->IsAwaited(i) || (!lost[index] && SilenceOf(i, lost, now) <= least)) continue;
     LeaveOut(&followers_[index]);
-    is_vain = true;
+    is_any = true;
   }
-  return is_vain;
+  return is_any;
 }
 
 bool LeaderState::IsVain(const std::vector<bool>& lost, Time now, Time* until) {
@@ -204,15 +199,23 @@ bool LeaderState::IsVain(const std::vector<bool>& lost, Time now, Time* until) {
   // replicated-W13: a rank that waits does so for max_wait, not for longer.
   const Time patience = over_at > now ? longest : longest / kHeard;
   *until = std::min(*until, over_at <= now ? kNever : over_at);
-  is_over_ = false;
-  if (WaitsForSilent(lost, patience, now, until)) {
-    is_over_ = over_at <= now;
-    return true;
+  // Without a piece it stalls, and with a silent member it is vain earlier.
+  Time vain_after = forming_->moved_at() + patience;
+  for (int32_t i = 0; i < size_; ++i) {
+    if (!forming_->IsAwaited(i)) continue;
+    const bool is_lost = lost[static_cast<size_t>(i)];
+    vain_after = std::min(vain_after, is_lost ? 0 : now + patience - SilenceOf(i, lost, now));
   }
-  const Time stalls_at = forming_->moved_at() + patience;
-  *until = std::min(*until, stalls_at + 1);
-  if (now <= stalls_at) return false;
-  OnStall(longest, now);
+  is_over_ = false;
+  if (now <= vain_after) {
+    *until = std::min(*until, vain_after + 1);
+    return false;
+  }
+  // replicated-W13: ranks of one host fall silent one after the other, and cost one attempt.
+  if (LeaveOutSilent(lost, longest / kHeard, now))
+    is_over_ = over_at <= now;
+  else
+    OnStall(longest, now);
   return true;
 }
 

@@ -14,12 +14,13 @@
 //                 long once a rank has waited for max_wait
 //   proposing     a majority has accepted that version                        committed; collecting
 //
-// An abandoned attempt is followed by another at the same version, without that member, and with
-// twice the patience. A member that is slow is waited for while anything comes from it. Where all
-// answer and no piece comes, two of the others may have no link: for a while those that make such a
-// sum are by the hub, which is the leader (formation.h). Each such attempt without a hub doubles
-// that while. So is a member that answers again for which an attempt was vain: for as long as it
-// was silent. A silent member that gives nothing has no part in the next attempt.
+// An abandoned attempt is followed by another at the same version, without that member and those
+// that are nearly as silent, and with twice the patience. A member that is slow is waited for
+// while anything comes from it. Where all answer and no piece comes, two of the others may have
+// no link: for a while those that make such a sum are by the hub, which is the leader
+// (formation.h). Each such attempt without a hub doubles that while. So is a member that answers
+// again for which an attempt was vain: for as long as it was silent. A silent member that gives
+// nothing has no part in the next attempt.
 //
 // The witness (witness.h) is asked for its acceptance once half of the replicas have accepted, and
 // the others have not for election_timeout; then at once, until more than half are near again.
@@ -140,7 +141,7 @@ class LeaderState {
   bool HasAccepted(int32_t replica) const;
   Hearing HearingOf(const std::vector<bool>& lost, Time now) const;
   bool IsVain(const std::vector<bool>& lost, Time now, Time* until);
-  bool WaitsForSilent(const std::vector<bool>& lost, Time patience, Time now, Time* until);
+  bool LeaveOutSilent(const std::vector<bool>& lost, Time least, Time now);
   void LeaveOut(Follower* replica);
   void OnStall(Time patience, Time now);
   bool HasMade(int32_t replica) const;

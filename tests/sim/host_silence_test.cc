@@ -37,7 +37,7 @@ TEST_P(HostSilenceTest, CostsOthersMaxWaitAndAStep) {
     worst.lost = std::max(worst.lost, verdict.lost);
     worst.abandoned = std::max(worst.abandoned, verdict.abandoned);
     worst.terms = std::max(worst.terms, verdict.terms);
-    EXPECT_GT(verdict.versions, 100u) << seed;
+    EXPECT_GT(verdict.versions, 50u) << seed;
     if (only > 0) break;
   }
   std::printf("longest step %.3f s, lost in all %.3f s, attempts abandoned %d, last term %d\n",
@@ -48,7 +48,8 @@ TEST_P(HostSilenceTest, CostsOthersMaxWaitAndAStep) {
 
 INSTANTIATE_TEST_SUITE_P(
     Each, HostSilenceTest,
-    testing::Combine(testing::Values(SilentMethod::kGradients, SilentMethod::kModels),
+    testing::Combine(testing::Values(SilentMethod::kGradients, SilentMethod::kModels,
+                                     SilentMethod::kDeltas),
                      testing::Values(SilentFault::kStop, SilentFault::kUnplug,
                                      SilentFault::kCutOneWay, SilentFault::kCutBothWays)));
 

@@ -179,10 +179,14 @@ void HostModelSimulation::AwaitAll(int32_t rank) {
   player.phase = Phase::kDone;
 }
 
-// No rank or link was ever slower than the others.
+// No rank or link was ever slower than the others, nor all of them so slow that an attempt was
+// vain: a rank that is left out of one fetches the mean, for a time (replicated-W20).
 bool HostModelSimulation::IsCalm() const {
-  return stopped_ + killed_ + stops_ + left_ + elections_.size() == 0 && slow_replicas_ == 0 &&
-         clog_permille_ == 0 && !has_storms_ && cut_.begin == kNever;
+  const bool is_fast = std::all_of(players_.begin(), players_.end(), [](const Player& player) {
+    return player.replica->abandoned() == 0;
+  });
+  return is_fast && stopped_ + killed_ + stops_ + left_ + elections_.size() == 0 &&
+         slow_replicas_ == 0 && clog_permille_ == 0 && !has_storms_ && cut_.begin == kNever;
 }
 
 void HostModelSimulation::CheckEnd() {

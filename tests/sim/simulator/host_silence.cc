@@ -1,6 +1,7 @@
 #include "tests/sim/simulator/host_silence.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -18,7 +19,14 @@ constexpr Time kStep = 50 * kMillisecond;
 constexpr Time kUneven = 4 * kMillisecond;  // a step is longer by so much at most
 constexpr Time kLook = 20 * kMillisecond;   // a rank that waits looks so often
 constexpr Time kLongestDelay = kMillisecond;
+// max_wait is as of trainers by default (step_time.h): of eager and wagma the least one, of diloco
+// so many times the local steps.
 constexpr Time kMaxWait = kSecond;
+constexpr Time kWaitFactor = 10;
+constexpr int kLocalSteps = 4;
+// A contribution, and a long one, of which a piece takes so long on its way out of a host.
+constexpr size_t kNumbers = 128, kManyNumbers = 1024;
+constexpr Time kLongestPiece = 50 * kMicrosecond;
 // The lease / 10, and 16 ns for each byte of a million numbers (replica_port.cc).
 constexpr Time kElectionTimeout = 1064 * kMillisecond;
 constexpr Time kRetry = 200 * kMillisecond;  // the first of TCP
@@ -26,7 +34,10 @@ constexpr Time kBegin = kSecond, kEnd = 20 * kSecond;
 constexpr Time kFaultAfter = 2 * kSecond;
 constexpr Time kLongestFault = 6 * kSecond;
 // An attempt that is made again: proposal, pieces, entry, commit, and what is late of them.
-constexpr Time kMessages = 16 * kLongestDelay;
+constexpr Time kMessages = 16 * kLongestDelay, kManyMessages = 64 * kLongestDelay;
+constexpr uint64_t kLongestAttempt = 60;  // ticks
+// A rank behind a link that is cut fetches what it lacks after so long, and comes later next time.
+constexpr Time kFetches = kElectionTimeout / 4;
 
 struct Mail {
   Time arrives = 0;
@@ -51,17 +62,28 @@ struct Rank {
 class Silence {
  public:
   Silence(uint64_t seed, SilentMethod method, SilentFault fault)
-      : rng_(seed), fault_(fault), has_models_(method == SilentMethod::kModels) {
+      : rng_(seed),
+        fault_(fault),
+        method_(method),
+        has_models_(method == SilentMethod::kModels),
+        compute_(method == SilentMethod::kDeltas ? kLocalSteps * kStep : kStep),
+        max_wait_(method == SilentMethod::kDeltas ? kWaitFactor * compute_ : kMaxWait) {
     for (int32_t r = 0; r < kSize; ++r) hosts_.push_back(r / kPerHost);
     if (has_models_)
       rule_ = {.group_size = rng_.Percent(50) ? 2 : 4,
                .sync_every = 10,
                .hosts = hosts_,
                .cross_every = rng_.Percent(50) ? 1 : 2};
-    const RoundSpan spans[] = {{DType::kF32, 128}};
+    const bool is_long = method == SilentMethod::kDeltas && rng_.Percent(50);
+    if (is_long) piece_takes_ = kLongestPiece / 2 + Below(kLongestPiece / 2);
+    messages_ = is_long ? kManyMessages : kMessages;
+    const RoundSpan spans[] = {{DType::kF32, is_long ? kManyNumbers : kNumbers}};
     layout_ = std::make_unique<RoundLayout>(spans, 64);
     fault_begin_ = kBegin + kFaultAfter + Below(20 * kStep);
-    fault_end_ = fault_begin_ + kMaxWait * 2 + Below(kLongestFault - kMaxWait * 2);
+    fault_lasts_ = 2 * max_wait_ + Below(kLongestFault - 2 * max_wait_);
+    // Versions are rare: three of four faults begin amid an attempt.
+    if (has_local_steps() && rng_.Percent(75))
+      amid_ = 1 + rng_.Below(is_long ? kLongestAttempt : kLongestAttempt / 10);
     // Neither leads, and they are on different hosts.
     from_ = static_cast<int32_t>(1 + rng_.Below(kSize - 1));
     do to_ = static_cast<int32_t>(1 + rng_.Below(kSize - 1));
@@ -71,29 +93,41 @@ class Silence {
   }
 
   SilenceVerdict Run() {
-    for (now_ = kBegin; now_ < kEnd; now_ += kTick)
+    for (now_ = kBegin; now_ < kEnd; now_ += kTick) {
+      if (amid_ > 0 && now_ >= fault_begin_) Await();
       for (int32_t r = 0; r < kSize; ++r) Turn(r);
+    }
     return Verdict();
   }
 
  private:
+  bool IsOfALink() const {
+    return fault_ == SilentFault::kCutOneWay || fault_ == SilentFault::kCutBothWays;
+  }
+  bool has_local_steps() const { return method_ == SilentMethod::kDeltas; }
   Time Below(Time end) { return static_cast<Time>(rng_.Below(static_cast<uint64_t>(end))); }
   Rank& RankOf(int32_t rank) { return ranks_[static_cast<size_t>(rank)]; }
   Link& LinkOf(int32_t from, int32_t to) { return links_[static_cast<size_t>(from * kSize + to)]; }
-  bool IsFaulty() const { return fault_begin_ <= now_ && now_ < fault_end_; }
+  bool IsFaulty() const { return fault_begin_ <= now_ && now_ < fault_begin_ + fault_lasts_; }
   bool IsOfLastHost(int32_t rank) const { return hosts_[static_cast<size_t>(rank)] == kHosts - 1; }
 
+  // The fault begins once an attempt has been under way for so long.
+  void Await() {
+    const bool begins = ranks_.front().replica->IsBusy() && --amid_ == 0;
+    fault_begin_ = begins ? now_ : now_ + kTick;
+  }
+
   void Open(int32_t rank) {
-    // As eager and wagma have it by default.
-    AdmissionRule admission{.grace = kStep / 20};
+    // As eager, wagma and diloco have it by default.
+    AdmissionRule admission{.grace = compute_ / (has_local_steps() ? 50 : 20)};
     if (has_models_) admission.count = 1;
     if (!has_models_) admission.permille = 500;
-    if (!has_models_) admission.staleness = 16;
+    if (!has_models_) admission.staleness = has_local_steps() ? 32 : 16;
     ranks_.push_back(
         {.replica = std::make_unique<Replica>(
              Replica::Options{.self = rank,
                               .admission = admission,
-                              .max_wait = kMaxWait,
+                              .max_wait = max_wait_,
                               .election_timeout = kElectionTimeout,
                               .kernels = &ScalarKernels(),
                               .hosts = hosts_,
@@ -119,7 +153,12 @@ class Silence {
 
   void Put(int32_t from, EncodedMessage message) {
     Link& link = LinkOf(from, message.to);
-    Time arrives = now_ + kLongestDelay / 4 + Below(kLongestDelay / 2);
+    const int32_t host = hosts_[static_cast<size_t>(from)];
+    Time* busy_until = &busy_until_[static_cast<size_t>(host)];
+    *busy_until = std::max(*busy_until, now_);
+    if (hosts_[static_cast<size_t>(message.to)] != host && !message.body.empty())
+      *busy_until += piece_takes_;
+    Time arrives = *busy_until + kLongestDelay / 4 + Below(kLongestDelay / 2);
     if (!link.mail.empty()) arrives = std::max(arrives, link.mail.back().arrives);
     link.mail.push_back({arrives, std::move(message)});
   }
@@ -180,7 +219,7 @@ class Silence {
     it.waits = false;
     it.lengths.push_back(now_ - it.began);
     it.began = it.last_step_at = now_;
-    it.computes_until = now_ + kStep + Below(kUneven);
+    it.computes_until = now_ + compute_ + Below(kUneven);
     return true;
   }
 
@@ -224,17 +263,18 @@ class Silence {
   std::string FaultText() const {
     const char* names[] = {"rank 7 stopped", "the last host unplugged", "a link cut one way",
                            "a link cut both ways"};
-    std::string text = has_models_ ? "models, " : "gradients, ";
+    const char* methods[] = {"gradients, ", "models, ", "deltas, "};
+    std::string text = methods[static_cast<size_t>(method_)];
     text += names[static_cast<size_t>(fault_)];
-    if (fault_ == SilentFault::kCutOneWay || fault_ == SilentFault::kCutBothWays)
-      text += ": " + std::to_string(from_) + " to " + std::to_string(to_);
-    return text + ", from " + std::to_string(fault_begin_) + " to " + std::to_string(fault_end_) +
-           " ns";
+    if (IsOfALink()) text += ": " + std::to_string(from_) + " to " + std::to_string(to_);
+    return text + ", from " + std::to_string(fault_begin_) + " to " +
+           std::to_string(fault_begin_ + fault_lasts_) + " ns";
   }
 
   SilenceVerdict Verdict() {
     SilenceVerdict verdict{.swarm = FaultText(),
-                           .bound = kMaxWait + kStep + kUneven + kLook + kMessages};
+                           .bound = std::min(max_wait_, kElectionTimeout) + compute_ + kUneven +
+                                    kLook + messages_ + (IsOfALink() ? kFetches : 0)};
     for (int32_t r = 0; r < kSize; ++r) {
       const Rank& it = RankOf(r);
       Time lost = 0;
@@ -242,12 +282,12 @@ class Silence {
         verdict.hash = verdict.hash * 31 + static_cast<uint64_t>(length);
         if (!IsMeasured(r)) continue;
         verdict.longest = std::max(verdict.longest, length);
-        if (length > 2 * kStep) lost += length - kStep;
+        if (length > 2 * compute_) lost += length - compute_;
       }
       verdict.lost = std::max(verdict.lost, lost);
       verdict.abandoned += it.replica->abandoned();
       verdict.terms = std::max(verdict.terms, it.replica->term());
-      if (it.last_step_at < kEnd - 2 * kMaxWait)
+      if (it.last_step_at < kEnd - 2 * max_wait_)
         verdict.failure = "rank " + std::to_string(r) + " waits for ever";
       for (uint64_t v = it.replica->log().first(); r == 0 && v <= it.replica->executed(); ++v)
         verdict.by_hub += it.replica->log().Find(v)->hub >= 0 ? 1 : 0;
@@ -263,11 +303,16 @@ class Silence {
 
   Rng rng_;
   const SilentFault fault_;
+  const SilentMethod method_;
   const bool has_models_;
+  const Time compute_, max_wait_;
+  Time piece_takes_ = 0, messages_ = 0;  // on the way out of a host; of an attempt
+  std::array<Time, kHosts> busy_until_{};
   std::vector<int32_t> hosts_;  // by rank
   ModelRule rule_;
   std::unique_ptr<RoundLayout> layout_;
-  Time fault_begin_ = 0, fault_end_ = 0;
+  Time fault_begin_ = 0, fault_lasts_ = 0;
+  uint64_t amid_ = 0;  // an attempt is to be under way for so many ticks; 0: it begins at its time
   int32_t from_ = 0, to_ = 0;  // the ends of the link that is cut
   std::vector<Rank> ranks_;
   std::vector<Link> links_;
@@ -283,7 +328,7 @@ SilenceVerdict RunHostSilence(uint64_t seed, SilentMethod method, SilentFault fa
 SilenceVerdict RunHostSilence(uint64_t seed) {
   Rng rng(~seed);
   const auto fault = static_cast<SilentFault>(rng.Below(4));
-  return RunHostSilence(seed, static_cast<SilentMethod>(rng.Below(2)), fault);
+  return RunHostSilence(seed, static_cast<SilentMethod>(rng.Below(3)), fault);
 }
 
 }  // namespace covey

@@ -7,8 +7,11 @@
 // back come back one by one. A process that waits looks at its replica 50 times a second, as
 // trainers do (COVEY_RECHECK), or when a message comes.
 //
-// The network is fast, so a bound is exact: the longest step of a rank that runs takes max_wait, a
-// step, a look and the messages of a version.
+// With the pace of diloco ranks exchange changes after several steps, wait for longer, and take
+// their time for long contributions; most of the faults begin amid an attempt at a version.
+//
+// The network is fast, so a bound is exact: the longest step of a rank that runs takes max_wait or
+// election_timeout, whichever is less, a step, a look and the messages of a version.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SILENCE_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SILENCE_H_
 
@@ -20,7 +23,11 @@
 namespace covey {
 
 enum class SilentFault : uint8_t { kStop, kUnplug, kCutOneWay, kCutBothWays };
-enum class SilentMethod : uint8_t { kGradients, kModels };
+enum class SilentMethod : uint8_t {
+  kGradients,
+  kModels,
+  kDeltas  // gradients with the pace of diloco
+};
 
 struct SilenceVerdict {
   std::string failure;  // empty: no step of a rank that runs was longer than the bound, and no

@@ -48,6 +48,22 @@ TEST_F(LeaderStateTest, WhoIsSilentIsLeftOutAndCountsOnceLater) {
   EXPECT_GT(next, 3u);
 }
 
+// No piece comes, and one rank has not been heard for nearly as long: it is left out, and no link
+// is to blame.
+TEST_F(LeaderStateTest, WhoIsNearlySilentIsByNoHub) {
+  numbers_ = 24;  // a shard for each rank
+  Open(3, 100, {.permille = 600});
+  for (const int32_t rank : {0, 1, 2}) replica(rank).set_max_wait(kNever);
+  TrainTo(2, {0, 1, 2});
+  Cut({{1, 2}, {2, 1}});
+  for (const int32_t rank : {0, 1, 2}) Publish(rank);
+  Ticks(5);
+  Stop(2);
+  TrainTo(3, {0, 1});
+  EXPECT_EQ(replica(0).abandoned(), 1u);
+  EXPECT_EQ(HubOf(3), -1);
+}
+
 // With models: rank 3 stops before it gives its part of the mean of {1 3}, while {0 2} have theirs.
 // The leader, which is in the other group, makes the version again without it, and rank 1 has a
 // mean.
