@@ -3,7 +3,7 @@
 //
 // Method: seeds of a simulation in which time is exact (simulator/host_silence.h says what each may
 // take). The table says the worst of all seeds. SIM_SEED=N takes that one alone, SIM_SEEDS=N so
-// many.
+// many, TEST_SLOW=1 (tools/test --slow) thirty times as many.
 #include "tests/sim/simulator/host_silence.h"
 
 #include <gtest/gtest.h>
@@ -17,6 +17,7 @@
 namespace covey {
 namespace {
 
+constexpr uint64_t kSeeds = 12;  // of each method and fault
 constexpr double kPerSecond = 1.0 / static_cast<double>(kSecond);
 
 uint64_t Number(const char* name, uint64_t otherwise) {
@@ -28,7 +29,9 @@ class HostSilenceTest : public testing::TestWithParam<std::tuple<SilentMethod, S
 
 TEST_P(HostSilenceTest, CostsOthersMaxWaitAndAStep) {
   const auto [method, fault] = GetParam();
-  const uint64_t only = Number("SIM_SEED", 0), seeds = Number("SIM_SEEDS", 40);
+  const uint64_t only = Number("SIM_SEED", 0),
+                 many = kSeeds * (std::getenv("TEST_SLOW") == nullptr ? 1 : 30);
+  const uint64_t seeds = Number("SIM_SEEDS", many);
   SilenceVerdict worst;
   for (uint64_t seed = std::max<uint64_t>(only, 1); seed <= std::max(only, seeds); ++seed) {
     const SilenceVerdict verdict = RunHostSilence(seed, method, fault);

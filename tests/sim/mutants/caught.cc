@@ -43,7 +43,7 @@ constexpr uint64_t kMostRoundSeeds = 6000;  // they are short
 constexpr uint64_t kMostPairSeeds = 12000;  // shorter still
 constexpr uint64_t kControlSeeds = 10;      // of each focus
 constexpr uint64_t kSlowControlSeeds = 40;  // with TEST_SLOW=1
-constexpr rlim_t kLongestSeconds = 2;       // of the processor, a seed: a mutant may never return
+constexpr rlim_t kLongestSeconds = 1;       // of the processor, a seed: a mutant may never return
 constexpr unsigned kLongestSleep = 60;      // nor do anything
 
 std::string Run(uint64_t seed, const std::string& focus) {

@@ -170,7 +170,7 @@ TEST_F(ShmJoinTest, JoinsAfterEverybodyGaveUp) {
 
 TEST_F(ShmJoinTest, ARankThatLeavesAtOnceIsNotMissed) {
   Make(2);
-  Start([this] {
+  const pid_t other = Start([this] {
     std::unique_ptr<ShmTransport> transport;
     if (!Join(1, kAnHour, &transport).ok()) _exit(1);
     transport.reset();
@@ -179,13 +179,12 @@ TEST_F(ShmJoinTest, ARankThatLeavesAtOnceIsNotMissed) {
   std::unique_ptr<ShmTransport> transport;
   const Status status = Join(0, kAnHour, &transport);
   ASSERT_TRUE(status.ok()) << status.message();
-  for (;;) {
-    const std::vector<PeerLoss> losses = transport->PollPeers();
-    if (losses.empty()) continue;
-    EXPECT_EQ(losses[0].rank, Rank{1});
-    EXPECT_NE(losses[0].how.find("has left"), std::string::npos) << losses[0].how;
-    break;
-  }
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(other), &ended, WEXITED | WNOWAIT), 0);
+  const std::vector<PeerLoss> losses = transport->PollPeers();
+  ASSERT_EQ(losses.size(), 1u);
+  EXPECT_EQ(losses[0].rank, Rank{1});
+  EXPECT_NE(losses[0].how.find("has left"), std::string::npos) << losses[0].how;
 }
 
 TEST_F(ShmJoinTest, NamesARankThatDiedWithoutLeavingTheEarlierRuntime) {
