@@ -120,7 +120,7 @@ class Popen(subprocess.Popen):
         args: List[str] = [command] if isinstance(command, str) else list(command)
         if args[0] != sys.executable or len(args) < 2:
             return False
-        if not (os.environ if env is None else env).get("PYTHONPATH", "").startswith(_path):
+        if _path not in (os.environ if env is None else env).get("PYTHONPATH", ""):
             return False
         if self.only_launching:
             preloads = args[1].endswith(_PRELOADED) and set(args[3].split(",")) <= set(_modules)
@@ -197,7 +197,7 @@ def _become(request: Dict[str, Any], passed: List[int]) -> NoReturn:
     _LIBC.prctl(_PR_SET_NAME, env.get(MARK, "")[:NAME_LENGTH].encode())
     os.environ.clear()
     os.environ.update(env)
-    _search_too(env.get("PYTHONPATH", "")[len(_path) :].split(os.pathsep))
+    _search_too(env["PYTHONPATH"].split(os.pathsep))
     if request["folder"] is not None:
         os.chdir(request["folder"])
     sys.stdout.reconfigure(line_buffering=False)  # type: ignore[union-attr]
@@ -207,13 +207,16 @@ def _become(request: Dict[str, Any], passed: List[int]) -> NoReturn:
 
 
 def _search_too(folders: Sequence[str]) -> None:
-    """What --method appends to PYTHONPATH, in which torch looks for entry points."""
-    own = [folder for folder in folders if folder and folder not in sys.path]
-    if own:
-        at = 1 + max(sys.path.index(path) for path in _path.split(os.pathsep) if path in sys.path)
-        sys.path[at:at] = own
-        if "torch" in sys.modules:
-            sys.modules["torch"]._import_device_backends()  # As at the end of its import.
+    """Of PYTHONPATH, to which --as-horovod puts a folder first, and --method one last, in which
+    torch looks for entry points."""
+    known = [folder for folder in _path.split(os.pathsep) if folder]
+    before = folders.index(known[0])
+    first, last = folders[:before], folders[before + len(known) :]
+    last = [folder for folder in last if folder and folder not in sys.path]
+    at = sys.path.index(known[-1]) + 1
+    sys.path[1:at] = [*first, *sys.path[1:at], *last]
+    if last and "torch" in sys.modules:
+        sys.modules["torch"]._import_device_backends()  # As at the end of its import.
 
 
 def _die_with(parent: int) -> None:
