@@ -79,6 +79,8 @@ class CudaKernelsTest(unittest.TestCase):
         listed = subprocess.run(help_of_it, capture_output=True, text=True, check=True)
         known = [f"sm_{n}" for n in (70, 80, 90, 100, 120) if f"'sm_{n}'" in listed.stdout]
         self.assertTrue(known)
+        if os.environ.get("TEST_SLOW") != "1":
+            known = [known[0], known[-1]]  # The others have fewer words, or take no others.
         with tempfile.TemporaryDirectory() as folder:
             text = pathlib.Path(folder, "kernels.ptx")
             text.write_text(_image() + "\n", encoding="utf-8")

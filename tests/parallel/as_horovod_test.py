@@ -73,13 +73,13 @@ print("size", tf_hvd.size())
 
 
 class AsHorovodTest(unittest.TestCase):
-    def run_script(self, text: str, *options: str) -> str:
+    def run_script(self, text: str, *options: str, **extra: str) -> str:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "script.py")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
             arguments = ["-np", "2", *options, sys.executable, path]
-            code, out, errors = run_launcher(arguments, env=with_operations())
+            code, out, errors = run_launcher(arguments, env={**with_operations(), **extra})
         said = "\n".join(out + errors)
         self.assertEqual(code, 0, said)
         return said
@@ -92,7 +92,7 @@ class AsHorovodTest(unittest.TestCase):
 
     @unittest.skipUnless(TENSORFLOW, WHY_NO_TENSORFLOW)
     def test_a_script_for_keras(self) -> None:
-        said = self.run_script(KERAS, "--as-horovod")
+        said = self.run_script(KERAS, "--as-horovod", COVEY_PRELOAD="tensorflow")
         self.assertEqual(said.count("size 2"), 2, said)
 
     def test_the_ranks_see_no_variable_of_it(self) -> None:

@@ -19,6 +19,8 @@ import time
 import uuid
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+import warm
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_S = 60.0
 # The control plane of jobs of several launchers, where the machine that built this has gRPC.
@@ -29,7 +31,6 @@ TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 WHY_NO_TENSORFLOW = "no TensorFlow here: tools/setup --with tensorflow"
 # Where Bazel has compiled covey.tensorflow's operations; by hand the first import does so.
 _OPERATIONS = pathlib.Path(__file__).absolute().parents[1] / "tensorflow_operations"
-_MARK = "LAUNCHER_TEST_MARK"
 # Of jobs: drawn, as a secret has to be.
 SECRET = "9e7d24f0c1b85a3362d4f1a07bc8e9554f0d3a1c67b29e8840f5d6c7ab1392e4"
 OTHER_SECRET = "0b1f6e93d75ac2484c9de2570fa3861b6bd8207e34f19ac59702ee4d51c683fa"
@@ -48,10 +49,14 @@ def also(*values: Any) -> Tuple[Any, ...]:
 _shared: Dict[str, str] = {}  # In every environment.
 
 
-def preload(modules: str) -> None:
+def preload(modules: str, once: bool = True) -> None:
     """From now on ranks that run Python are forks of a process that has imported these: `coveyrun
-    --preload`, which preload_test.py shows to change nothing else."""
+    --preload`, which preload_test.py shows to change nothing else. They are imported `once`:
+    what the test itself starts, launchers as scripts, is a fork too (warm.py). Without it, and
+    with TEST_SLOW=1, each job imports them."""
     _shared["COVEY_PRELOAD"] = modules
+    if once:
+        warm.import_once(modules, environment())
 
 
 def with_operations() -> Dict[str, str]:
@@ -81,17 +86,19 @@ def environment(**extra: str) -> Dict[str, str]:
 def processes_with(mark: str) -> List[int]:
     """Living processes whose environment holds the mark."""
     found = []
-    wanted = f"{_MARK}={mark}".encode()
+    wanted = f"{warm.MARK}={mark}".encode()
+    name_of_forks = mark[: warm.NAME_LENGTH].encode()
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted not in file.read().split(b"\0"):
-                    continue
+                is_marked = wanted in file.read().split(b"\0")
             with open(f"/proc/{name}/stat", "rb") as file:
-                if file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X"):
-                    found.append(int(name))
+                before, _, after = file.read().rpartition(b")")
+            is_marked = is_marked or before.partition(b"(")[2] == name_of_forks
+            if is_marked and after.split()[0] not in (b"Z", b"X"):
+                found.append(int(name))
         except OSError:
             continue
     return found
@@ -157,7 +164,7 @@ class Launched:
         self._news = threading.Condition()
         self.process = subprocess.Popen(
             [sys.executable, "-c", entry, *arguments],
-            env={**environment(), **(env or {}), _MARK: self.mark},
+            env={**environment(), **(env or {}), warm.MARK: self.mark},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -18,6 +18,7 @@ import tempfile
 import unittest
 from typing import Dict, List, Optional, Tuple
 
+import warm
 from harness import OTHER_SECRET, PLUGIN, PLUGIN_FOLDER, SECRET, WHY_NO_PLUGIN, environment
 
 LIMIT_S = 120.0
@@ -38,6 +39,8 @@ LAUNCHERS = {
 
 
 class RanksTestCase(unittest.TestCase):
+    forks = False  # Ranks import all themselves.
+
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -61,15 +64,20 @@ class RanksTestCase(unittest.TestCase):
         env.update({name: value for name, value in extra.items() if value is not None})
         return {name: value for name, value in env.items() if extra.get(name, "") is not None}
 
-    def start(self, code: str = SUMS, **extra: Optional[str]) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            env=self.variables(**extra),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(
+        self, code: str = SUMS, fork: Optional[bool] = None, **extra: Optional[str]
+    ) -> "subprocess.Popen[str]":
+        """A rank. `fork`: of a process that has torch; None: as the class has it."""
+        is_fork = self.forks if fork is None else fork
+        with contextlib.nullcontext() if is_fork else warm.processes():
+            process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                env=self.variables(**extra),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         self.addCleanup(self.end, process)
         return process
 
@@ -181,7 +189,14 @@ class RanksTest(RanksTestCase):
 
 @unittest.skipIf(importlib.util.find_spec("torch") is None, "torch is not installed")
 class VariablesTest(RanksTestCase):
-    """RANK and WORLD_SIZE alone, as for env:// of torch.distributed."""
+    """RANK and WORLD_SIZE alone, as for env:// of torch.distributed, of which ranks use the store.
+    Three import torch for it, the others are forks of a process that has."""
+
+    forks = True
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        warm.import_once("torch", environment())
 
     # Below those that the system gives away: else somebody's connection may have it meanwhile.
     ports = iter(range(20000 + os.getpid() % 10000, 32000))
@@ -199,7 +214,7 @@ class VariablesTest(RanksTestCase):
 
     def test_three_ranks(self) -> None:
         port = self.free_port()
-        ranks = [self.start(**self.place(rank, 3, port)) for rank in range(3)]
+        ranks = [self.start(fork=False, **self.place(rank, 3, port)) for rank in range(3)]
         for rank, process in enumerate(ranks):
             self.assertEqual(self.finish(process), (0, f"fine {rank} 3 {rank} 111\n", ""))
 

@@ -176,3 +176,7 @@ def _row_of_round(given: Sequence[Any], which: Any, turn: Any, group: Group) -> 
         return rows[0]
     number = tf.cast(tf.math.floormod(turn, tf.cast(chosen.period, turn.dtype)), tf.int32)
     return tuple(tf.switch_case(number, [lambda row=row: row for row in rows]))
+
+
+for _name in __all__:  # As in covey.tensorflow.ops.
+    globals()[_name] = tf.autograph.experimental.do_not_convert(globals()[_name])

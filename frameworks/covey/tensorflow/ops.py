@@ -386,3 +386,9 @@ def alltoall(
     given = tf.convert_to_tensor(tensor)
     received, rows = requests.alltoall(how, given, splits, name, process_set)
     return received if splits is None else (received, tf.cast(rows, tf.int32))
+
+
+# AutoGraph would rewrite these and all that they call, half a second of each rank's first
+# tf.function, and change nothing: no branch of theirs depends on what is in a tensor.
+for _name in __all__:
+    globals()[_name] = tf.autograph.experimental.do_not_convert(globals()[_name])

@@ -80,6 +80,7 @@ class DistributedGradientTape:
     def __exit__(self, *exception: Any) -> Any:
         return self._tape.__exit__(*exception)
 
+    @tf.autograph.experimental.do_not_convert  # As operations: covey.tensorflow.ops.
     def gradient(
         self,
         target: Any,
@@ -108,6 +109,7 @@ class DistributedGradientTape:
         ]
         return tf.nest.pack_sequence_as(own, result)
 
+    @tf.autograph.experimental.do_not_convert
     def get_local_and_global_gradients(
         self,
         target: Any,
