@@ -64,42 +64,47 @@ TRAINS = (
 """
 )
 
-# The rank that is told stops itself; a child wakes it when the others have gone far beyond its log.
+# Each rank that is told stops itself, one after the other; a child wakes it when the others have
+# gone far beyond its log.
 STOPS = (
     COUNTING
     + """
-    stopped, folder = int(sys.argv[2]), sys.argv[3]
-    net, optimizer = make(sys.argv[4])
-    def path(r):
-        return os.path.join(folder, f"ahead.{r}")
     def count():
         return covey.stats()["round_versions"]
-    for _ in range(5):
-        step(net, optimizer)
-    steps = 5
-    if rank == stopped:
-        others = [path(r) for r in range(size) if r != rank]
-        code = ("import os, signal, sys, time\\n"
-                "end = time.monotonic() + 60\\n"
-                "while time.monotonic() < end and not all(map(os.path.exists, sys.argv[2:])):\\n"
-                "    time.sleep(0.01)\\n"
-                "os.kill(int(sys.argv[1]), signal.SIGCONT)\\n")
-        subprocess.Popen([sys.executable, "-c", code, str(os.getpid()), *others])
-        os.kill(os.getpid(), signal.SIGSTOP)
-        assert all(map(os.path.exists, others)), "the others were held up"
-    else:
-        begin = count()
-        while count() < begin + 25:
+    def stops(stopped, folder, method):
+        def path(r):
+            return os.path.join(folder, f"ahead.{r}.of.{stopped}")
+        net, optimizer = make(method)
+        before = covey.stats()["round_snapshots"]
+        for _ in range(5):
+            step(net, optimizer)
+        steps = 5
+        if rank == stopped:
+            others = [path(r) for r in range(size) if r != rank]
+            code = ("import os, signal, sys, time\\n"
+                    "end = time.monotonic() + 60\\n"
+                    "while time.monotonic() < end and not all(map(os.path.exists, sys.argv[2:])):\\n"
+                    "    time.sleep(0.01)\\n"
+                    "os.kill(int(sys.argv[1]), signal.SIGCONT)\\n")
+            subprocess.Popen([sys.executable, "-c", code, str(os.getpid()), *others])
+            os.kill(os.getpid(), signal.SIGSTOP)
+            assert all(map(os.path.exists, others)), "the others were held up"
+        else:
+            begin = count()
+            while count() < begin + 25:
+                step(net, optimizer)
+                steps += 1
+            open(path(rank), "w").close()
+        for _ in range(3):
             step(net, optimizer)
             steps += 1
-        open(path(rank), "w").close()
-    for _ in range(3):
-        step(net, optimizer)
-        steps += 1
-    finish(optimizer)
-    hvd.check_replicas(net)
-    assert net.w[rank].item() == steps, (net.w, steps)
-    print("recovered", covey.stats()["round_snapshots"], flush=True)
+        finish(optimizer)
+        hvd.check_replicas(net)
+        assert net.w[rank].item() == steps, (net.w, steps)
+        taken = covey.stats()["round_snapshots"] - before
+        print(f"{stopped} stopped, snapshots: {taken}", flush=True)
+    for stopped in map(int, sys.argv[2].split(",")):
+        stops(stopped, *sys.argv[3:])
     print("fine", rank, flush=True)
 """
 )
@@ -224,13 +229,10 @@ class MpiRoundsTest(MpiJob):
 
     def test_one_that_is_stopped_holds_up_nobody_and_catches_up(self) -> None:
         for method in ("eager:admit=all,max_wait=200ms,log=4", *also("allreduce:max_wait=200ms")):
-            out = self.check_fine(4, STOPS, "3", self.new_folder(), method).stdout
-            self.assertRegex(out, "recovered [1-9]")
-
-    def test_nor_does_the_first_rank(self) -> None:
-        method = "eager:admit=all,max_wait=200ms,log=4"
-        out = self.check_fine(4, STOPS, "0", self.new_folder(), method).stdout
-        self.assertRegex(out, "recovered [1-9]")
+            # The last one, and the leader.
+            out = self.check_fine(4, STOPS, "3,0", self.new_folder(), method).stdout
+            for stopped in (3, 0):
+                self.assertRegex(out, f"{stopped} stopped, snapshots: [1-9]")
 
     def test_of_two_ranks_the_second_says_that_it_waits_for_the_first(self) -> None:
         err = self.check_fine(2, HELD_UP).stderr
