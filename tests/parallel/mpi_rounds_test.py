@@ -82,10 +82,11 @@ STOPS = (
         if rank == stopped:
             others = [path(r) for r in range(size) if r != rank]
             code = ("import os, signal, sys, time\\n"
+                    "pid, *paths = sys.argv[1:]\\n"
                     "end = time.monotonic() + 60\\n"
-                    "while time.monotonic() < end and not all(map(os.path.exists, sys.argv[2:])):\\n"
+                    "while time.monotonic() < end and not all(map(os.path.exists, paths)):\\n"
                     "    time.sleep(0.01)\\n"
-                    "os.kill(int(sys.argv[1]), signal.SIGCONT)\\n")
+                    "os.kill(int(pid), signal.SIGCONT)\\n")
             subprocess.Popen([sys.executable, "-c", code, str(os.getpid()), *others])
             os.kill(os.getpid(), signal.SIGSTOP)
             assert all(map(os.path.exists, others)), "the others were held up"
