@@ -276,8 +276,11 @@ class CoreTrainer(TrainerActions):
             return
         # The optimizer may be gone: the caller's list has kept this alone.
         with contextlib.suppress(CoveyError, ReferenceError):
+            version = self._progress.version
             _native.trainer_serve(self._trainer)
             self._run()
+            # This rank has done no step: the core counts from where its rounds began.
+            self._progress.version = version
 
     def flush(self) -> None:
         """For the end of a script that has not called ``finish()``."""
