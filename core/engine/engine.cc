@@ -258,7 +258,7 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
   }
 }
 
-// Before another pass: a word costs a tenth of that to look at.
+// Looking at a word costs a tenth of another pass.
 void Engine::LookForWord() const {
   for (int looks = 0; looks < kWordLooks && runtime_->AwaitsWord(); ++looks) {
     if (queue_->HasQueued() || transport_->HasMail() || wanted_.load() > 0) return;

@@ -183,8 +183,8 @@ bool BeginStage::Agree(Exchange* x) {
   return !FindConflict(tables, &conflict);
 }
 
-// Of a sum that is staged whole: what its schedule depends on, beside the channel and the length.
-// Empty: this is none.
+// The traits that choose the schedule of a sum that is staged whole, beside its channel and its
+// length. Empty for any other exchange.
 std::optional<uint32_t> BeginStage::TraitsOfSum(const Exchange& x) const {
   const Kind kind = x.request->kind;
   if (kind != Kind::kAllreduce || x.codec != nullptr || x.by_ipc || !x.shares_memory ||

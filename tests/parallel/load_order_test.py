@@ -15,7 +15,7 @@ import unittest
 
 from harness import PLUGIN, PLUGIN_FOLDER, SECRET, WHY_NO_PLUGIN, environment
 
-# Of torch the compiler is left out, which is no library: it is Python.
+# torch's compiler is left out: it is Python, and loads no library.
 WHOLE = os.environ.get("TEST_SLOW", "0")
 # Each: import it, and use it.
 PARTS = {

@@ -207,8 +207,8 @@ def _become(request: Dict[str, Any], passed: List[int]) -> NoReturn:
 
 
 def _search_too(folders: Sequence[str]) -> None:
-    """Of PYTHONPATH, to which --as-horovod puts a folder first, and --method one last, in which
-    torch looks for entry points."""
+    """Adds the folders of PYTHONPATH that are new. --as-horovod puts one first, and --method one
+    last, in which torch looks for entry points."""
     known = [folder for folder in _path.split(os.pathsep) if folder]
     before = folders.index(known[0])
     first, last = folders[:before], folders[before + len(known) :]
@@ -226,7 +226,8 @@ def _die_with(parent: int) -> None:
 
 
 def _serve_launcher() -> None:
-    """What this program starts as a launcher is forked, from a process that has done no more."""
+    """Gives this launcher a server of its own: a fork of it, made before the launcher does
+    anything, of which its ranks are forks."""
     global _server
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()

@@ -36,7 +36,8 @@ constexpr Time kLongestFault = 6 * kSecond;
 // An attempt that is made again: proposal, pieces, entry, commit, and what is late of them.
 constexpr Time kMessages = 16 * kLongestDelay, kManyMessages = 64 * kLongestDelay;
 constexpr uint64_t kLongestAttempt = 60;  // ticks
-// A rank behind a link that is cut fetches what it lacks after so long, and comes later next time.
+// A rank behind a cut link fetches missing versions after this time, so its next contribution is
+// later by as much.
 constexpr Time kFetches = kElectionTimeout / 4;
 
 struct Mail {

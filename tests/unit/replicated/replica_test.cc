@@ -57,8 +57,8 @@ TEST_F(ReplicaTest, SomeTimeItLeavesInAnyCase) {
   EXPECT_TRUE(replica(0).has_departed());
 }
 
-// Whatever the leader has said last: of two ranks the second names the first as silent, for as long
-// as it is.
+// The second of two ranks names a silent leader as missing for as long as it is silent, after any
+// last message of that leader.
 TEST_F(ReplicaTest, ASilentLeaderIsMissing) {
   for (int reads = 0; reads < 12; ++reads) {
     SCOPED_TRACE("after " + std::to_string(reads) + " messages");
