@@ -1,10 +1,4 @@
-"""prelude: the headers that nearly every test in C++ includes, compiled once.
-
-GCC reads NAME.gch in place of NAME, where it lies beside it and was made with the same options.
-Tests name it by `-include`; what they include themselves is then there already.
-"""
-
-load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+"""The headers of tests in C++ that are compiled once: see //tools/bazel:prelude.bzl."""
 
 # Headers that most tests in C++ include.
 COMMON_HEADERS = [
@@ -27,61 +21,3 @@ COMMON_HEADERS = [
 # What runs for long in tests alone: the simulator, and sources with mutants. GCC may crash over a
 # header that was made with another -O.
 QUICK_COPTS = ["-O1", "-include", "$(GENDIR)/tests/quick_prelude.h", "-Winvalid-pch"]
-
-def _prelude_impl(ctx):
-    header = ctx.actions.declare_file(ctx.label.name + ".h")
-    text = "".join(["#include <%s>\n" % name for name in ctx.attr.headers])
-    if ctx.attr.is_empty_in_c:
-        text = "#ifdef __cplusplus\n" + text + "#endif\n"
-    ctx.actions.write(header, text)
-    made = ctx.actions.declare_file(ctx.label.name + ".h.gch")
-    toolchain = find_cpp_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
-    variables = cc_common.create_compile_variables(
-        cc_toolchain = toolchain,
-        feature_configuration = features,
-        source_file = header.path,
-        output_file = made.path,
-        use_pic = True,
-        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts,
-    )
-    action = "c++-compile"
-    ctx.actions.run(
-        executable = cc_common.get_tool_for_action(
-            feature_configuration = features,
-            action_name = action,
-        ),
-        arguments = ["-x", "c++-header"] + cc_common.get_memory_inefficient_command_line(
-            feature_configuration = features,
-            action_name = action,
-            variables = variables,
-        ),
-        env = cc_common.get_environment_variables(
-            feature_configuration = features,
-            action_name = action,
-            variables = variables,
-        ),
-        inputs = depset([header], transitive = [toolchain.all_files]),
-        outputs = [made],
-        mnemonic = "CppPrelude",
-    )
-    files = depset([header, made])
-    context = cc_common.create_compilation_context(headers = files)
-    return [DefaultInfo(files = files), CcInfo(compilation_context = context)]
-
-prelude = rule(
-    implementation = _prelude_impl,
-    attrs = {
-        "copts": attr.string_list(),
-        "headers": attr.string_list(mandatory = True),
-        "is_empty_in_c": attr.bool(),
-        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
-    },
-    fragments = ["cpp"],
-    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
-)

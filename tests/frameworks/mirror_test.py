@@ -50,6 +50,14 @@ IN_TURN = (
     "wagma:S=2,admit=solo,tau=1000,log=50",
     *also("adpsgd:topology=matching,seed=3", "swarm:H=2", "eager:admit=solo,log=50"),
 )
+
+
+def of(size: int, methods: Any) -> List[str]:
+    """Among four ranks those that go by groups, neighbours or pairs; with --slow all."""
+    kinds = ("wagma:S", "dpsgd", "adpsgd", "swarm")
+    return [it for it in methods if size == 2 or it.startswith(kinds) or also(it)]
+
+
 def setUpModule() -> None:
     print(f"seed {SEED}")
 
@@ -190,7 +198,7 @@ class LateCudaTest(unittest.TestCase):
 class MirrorTest(unittest.TestCase):
     def test_what_waits_for_all(self) -> None:
         for size in (2, 4):
-            for method in TOGETHER:
+            for method in of(size, TOGETHER):
                 check_both(self, pool(size), together, method, False)
 
     def test_overflows(self) -> None:
@@ -200,7 +208,7 @@ class MirrorTest(unittest.TestCase):
 
     def test_what_waits_for_nobody(self) -> None:
         for size in (2, 4):
-            for method in IN_TURN:
+            for method in of(size, IN_TURN):
                 check_both(self, pool(size), in_turn, method)
 
     def test_saves_loads_and_shows(self) -> None:

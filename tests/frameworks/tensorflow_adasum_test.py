@@ -129,7 +129,7 @@ def of_a_tape() -> None:
 
 def tensors() -> None:
     for way in (lambda function: function, tf.function):
-        for dtype in TOLERANCE:
+        for dtype in TOLERANCE if way is not tf.function or also(1) else [tf.float32, tf.bfloat16]:
             alone(way, dtype)
         grouped(way)
     if hvd.size() > 1:

@@ -2,7 +2,7 @@
 TensorFlow or from these sources: once, whole and with one line, however many ranks import at once.
 Where that cannot be, the reason is named with the command that brings what is missing.
 Method: ranks import a copy of the package. A program in the place of the compiler waits until all
-have come, then takes the operations of the other tests; one case has the real compiler."""
+have come, then takes the operations of the other tests; with --slow one case has the real one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import time
 import unittest
 from typing import Callable, Dict, List, Optional
 
-from ranks import SEED, Pool
+from ranks import SEED, Pool, also
 from tensorflows import HAS_TENSORFLOW, WHY_NOT, build, with_operations
 
 SIZE = 4
@@ -264,6 +264,7 @@ class FirstImportTest(unittest.TestCase):
         for word in (name, "cannot be loaded", "covey build tensorflow"):
             self.assertIn(word, text)
 
+    @unittest.skipUnless(also(1), "it compiles for 10 s, as `covey build` has: tools/test --slow")
     def test_with_the_compiler_of_this_machine(self) -> None:
         pool = self.pool(1)
         env = {**self.place.env, "PATH": os.environ["PATH"]}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import unittest
 from typing import Any, Dict, List
 
-from ranks import SharedPool
+from ranks import SharedPool, also
 from tensorflows import IS_RANK, set_up
 
 if IS_RANK:
@@ -141,7 +141,7 @@ class TensorFlowStateTest(unittest.TestCase):
         self.assertEqual(len({result[-1] for result in results}), 1, "models after finish()")
 
     def test_momenta_are_averaged_where_a_method_goes_over_to_another_one(self) -> None:
-        for size in (2, 3):
+        for size in (3, *also(2)):
             for method in WITH_MOMENTUM:
                 with self.subTest(size=size, method=method):
                     self.check(pool(size).call(compare_momentum, method))

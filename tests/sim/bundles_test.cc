@@ -9,7 +9,7 @@
 #include <deque>
 #include <map>
 
-#include "tests/sim/world.h"
+#include "tests/sim/simulator/world.h"
 
 namespace covey {
 namespace {

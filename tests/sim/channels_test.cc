@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "core/replicated/replica_port.h"
-#include "tests/sim/world.h"
+#include "tests/sim/simulator/world.h"
 
 namespace covey {
 namespace {

@@ -13,7 +13,7 @@
 #include <functional>
 
 #include "core/run/codec.h"
-#include "tests/sim/world.h"
+#include "tests/sim/simulator/world.h"
 
 namespace covey {
 namespace {

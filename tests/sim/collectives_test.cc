@@ -13,7 +13,7 @@
 #include <iterator>
 #include <numeric>
 
-#include "tests/sim/world.h"
+#include "tests/sim/simulator/world.h"
 
 namespace covey {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "tests/sim/world.h"
+#include "tests/sim/simulator/world.h"
 
 namespace covey {
 namespace {

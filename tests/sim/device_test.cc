@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/sim/simulator/late_device.h"
-#include "tests/sim/world.h"
+#include "tests/sim/simulator/world.h"
 
 namespace covey {
 namespace {

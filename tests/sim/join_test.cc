@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "tests/sim/world.h"
+#include "tests/sim/simulator/world.h"
 
 namespace covey {
 namespace {

@@ -2,7 +2,7 @@
 // ranks are missing, what they did last, and where they are.
 #include <gtest/gtest.h>
 
-#include "tests/sim/world.h"
+#include "tests/sim/simulator/world.h"
 
 namespace covey {
 namespace {
