@@ -227,6 +227,50 @@ TEST_F(ReplicaTest, WhoFollowsOneThatLacksEntriesIsToldToo) {
   }
 }
 
+// Of two that are both behind, the one that follows gets a version after it has voted: the leader
+// makes way for it.
+TEST_F(ReplicaTest, ALeaderMakesWayForWhoHasWhatItLacks) {
+  Open(5);
+  TrainTo(2, {0, 1, 2, 3, 4});
+  Stop(3);
+  Stop(4);
+  TrainTo(3, {0, 1, 2});
+  std::map<int32_t, std::deque<Bytes>> late;  // pieces, by author
+  for (const int32_t rank : {0, 1, 2}) {
+    for (const Bytes& bytes : std::exchange(links_[{rank, 4}], {})) {
+      ReplicaMessage message;
+      ASSERT_TRUE(ReplicaMessage::Decode(bytes, &message));
+      const bool is_piece = message.kind == ReplicaMessage::Kind::kPiece;
+      (is_piece ? late[rank] : links_[{rank, 4}]).push_back(bytes);
+    }
+  }
+  GoOn(4);
+  Tick();
+  Stop(4);
+  for (const int32_t rank : {0, 1, 2}) Leave(rank);
+  Ticks(80);
+  for (const int32_t rank : {0, 1, 2}) {
+    ASSERT_TRUE(replica(rank).has_departed());
+    std::deque<Bytes>& link = links_[{rank, 3}];
+    link.erase(link.begin(), link.end() - 1);
+    links_[{rank, 4}].clear();
+    replica(4).OnLoss(rank);
+  }
+  GoOn(3);
+  GoOn(4);
+  Ticks(60);
+  ASSERT_TRUE(replica(3).leads());
+  ASSERT_EQ(replica(4).executed(), 2u);
+  ASSERT_EQ(replica(3).Lacking().last, 3u);
+  for (auto& [rank, pieces] : late) links_[{rank, 4}].swap(pieces);
+  Ticks(200);
+  EXPECT_TRUE(replica(4).leads());
+  for (const int32_t rank : {3, 4}) {
+    EXPECT_EQ(replica(rank).executed(), 3u) << rank;
+    EXPECT_EQ(replica(rank).Lacking().last, 0u) << rank;
+  }
+}
+
 // It has nothing of its own that would keep it from finishing.
 TEST_F(ReplicaTest, WhoLacksVersionsHasNotFinished) {
   Open(2);
