@@ -27,7 +27,6 @@ import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
 import keras
-import numpy
 
 from covey.elastic import (
     Errors,
@@ -85,7 +84,7 @@ class _KeptVariables(Kept):
     _saved: List[Tuple[Any, Any]]
 
     def save(self) -> None:
-        self._saved = [(it, numpy.array(it)) for it in self._variables()]
+        self._saved = [(it, keras.ops.convert_to_numpy(it).copy()) for it in self._variables()]
 
     def restore(self) -> None:
         for variable, saved in self._saved:
