@@ -73,7 +73,9 @@ void LeaderState::NoteAttempt(int32_t from, const ReplicaMessage& response) {
   if (HasMade(from)) forming_->OnMade(from, now);
 }
 
-void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response) {
+bool LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response) {
+  // replicated-W7c: a leader makes way for a replica that has what it lacks.
+  if (LacksCommitted() && response.executed > log_->executed()) return false;
   Follower& replica = followers_[static_cast<size_t>(from)];
   replica.is_known = true;
   replica.progress = {.executed = response.executed,
@@ -96,6 +98,7 @@ void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response)
   replica.is_due |=
       is_no_op && response.executed == log_->executed() && response.accepted_term < term_;
   Replicate(from);
+  return true;
 }
 
 void LeaderState::OnContribution(int32_t from, ReplicaMessage contribution) {

@@ -82,11 +82,8 @@ class LeaderState {
   std::vector<bool> Makers() const;
   // A piece of that attempt has come.
   void OnPiece(const Origin& made, Time now);
-  void OnAppendResponse(int32_t from, const ReplicaMessage& response);
-  // That replica has committed versions that the leader lacks: they came after it had voted.
-  bool IsBehind(const ReplicaMessage& response) const {
-    return LacksCommitted() && response.executed > log_->executed();
-  }
+  // False: this leader's term is over.
+  bool OnAppendResponse(int32_t from, const ReplicaMessage& response);
   void OnContribution(int32_t from, ReplicaMessage contribution);
   // Returns when to come again at the latest.
   Time Advance(const std::vector<bool>& lost, Time now);

@@ -144,10 +144,8 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
     case Kind::kVoteGranted:
       return OnVote(from, Standing::kCandidate);
     case Kind::kAppendResponse:
-      if (leader_state_ == nullptr) return AcceptWhole();
-      // replicated-W7c: a leader makes way for a replica that has what it lacks.
-      if (leader_state_->IsBehind(message)) return Follow(term_ + 1);
-      leader_state_->OnAppendResponse(from, message);
+      if (leader_state_ != nullptr && !leader_state_->OnAppendResponse(from, message))
+        Follow(term_ + 1);
       return AcceptWhole();
     case Kind::kContribution:
       if (leader_state_ != nullptr) leader_state_->OnContribution(from, std::move(message));

@@ -3,8 +3,8 @@ the wheel: in an empty folder with the README's script, and beside the examples 
 Method: their `text` blocks are read, and each command is typed in a shell in which the environment
 with the wheel is activated. Left out, as tested elsewhere: tools/ and mpirun, blocks in Python
 (parallel/readme_test.py), --serve and --join (wheel_grpc_test.py), kill and --keep-going
-(parallel/stop_and_go_test.py), covey bench (parallel/bench_test.py), and Horovod's own tests. But for
-one command ranks are forks of a process that has imported torch (COVEY_PRELOAD), which
+(parallel/stop_and_go_test.py), covey bench (parallel/bench_test.py), and Horovod's own tests. Of
+all commands but one the ranks are forks of a process that has imported torch (COVEY_PRELOAD), which
 parallel/preload_test.py shows to change nothing else; with --slow each rank imports it.
 """
 

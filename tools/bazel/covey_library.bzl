@@ -1,10 +1,10 @@
-"""covey_library: a cc_library for a library that is shipped, with the standard headers compiled once.
+"""covey_library: a cc_library of what is shipped, with the standard headers compiled once.
 
 Parsing them is 40 % of the time in which core and ops are compiled. The sanitizers compile each
 source without them (`--define=prelude=none`), so that a source which lacks an include is found.
 """
 
-# libstdc++ silences three warnings by pragmas (bits/char_traits.h), which a precompiled header loses.
+# libstdc++ silences three warnings by pragmas (bits/char_traits.h); precompiled headers lose them.
 _PRELUDE = "//tools/bazel:prelude"
 _COPTS = [
     "-include",
