@@ -1,8 +1,7 @@
 """The headers of tests in C++ that are compiled once: see //tools/bazel:prelude.bzl."""
 
 # Headers that most tests in C++ include.
-COMMON_HEADERS = [
-    "gtest/gtest.h",
+STANDARD_HEADERS = [
     "algorithm",
     "array",
     "atomic",
@@ -18,6 +17,8 @@ COMMON_HEADERS = [
     "vector",
 ]
 
-# What runs for long in tests alone: the simulator, and sources with mutants. GCC may crash over a
-# header that was made with another -O.
+COMMON_HEADERS = ["gtest/gtest.h"] + STANDARD_HEADERS
+
+# What runs for long in tests alone: the simulator, and sources with mutants, most of which do
+# without GoogleTest. GCC may crash over a header that was made with another -O.
 QUICK_COPTS = ["-O1", "-include", "$(GENDIR)/tests/quick_prelude.h", "-Winvalid-pch"]

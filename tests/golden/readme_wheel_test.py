@@ -27,7 +27,9 @@ LIMIT_S = 120.0
 _SAYS = """
 print("rank", hvd.rank(), "has trained", flush=True)
 """
-_ELSEWHERE = ("--serve", "--join", "--keep-going", "covey bench", "pytest")
+_ELSEWHERE = ["--serve", "--join", "--keep-going", "covey bench", "pytest"]
+if os.environ.get("TEST_SLOW") != "1":
+    _ELSEWHERE.append("torch._dynamo")  # It takes the longest; parallel/preload_test.py has others.
 # What a command of the README's promises says: by a part of it.
 _SAID = {
     "--inject delay:": r"injects 50ms to 1 random rank",

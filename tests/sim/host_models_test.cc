@@ -13,7 +13,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kSeeds = kIsSanitized ? 200 : 1000;
+constexpr uint64_t kSeeds = kIsSanitized ? 200 : 500;
 
 TEST(HostModelsTest, EverythingHolds) {
   using V = HostModelVerdict;

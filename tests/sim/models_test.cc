@@ -12,7 +12,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kSeeds = kIsSanitized ? 200 : 1000;
+constexpr uint64_t kSeeds = kIsSanitized ? 200 : 500;
 
 TEST(ModelsTest, EverythingHolds) {
   using V = ModelVerdict;

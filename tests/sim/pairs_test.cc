@@ -11,7 +11,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kSeeds = kIsSanitized ? 300 : 1000;
+constexpr uint64_t kSeeds = kIsSanitized ? 300 : 500;
 
 TEST(PairsTest, EverythingHolds) {
   using V = PairVerdict;

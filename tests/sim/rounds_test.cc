@@ -14,7 +14,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kSeeds = kIsSanitized ? 300 : 1000;
+constexpr uint64_t kSeeds = kIsSanitized ? 300 : 500;
 constexpr uint64_t kSeedsOfASize = kIsSanitized ? 1 : 3;
 
 TEST(RoundsTest, EverythingHolds) {

@@ -19,6 +19,8 @@ inline constexpr bool kIsSanitized = true;
 inline constexpr bool kIsSanitized = false;
 #endif
 
+inline constexpr uint64_t kTimesIfSlow = 60;  // times as many seeds by tools/test --slow
+
 // Something that the verdict on a seed counts.
 template <typename Verdict>
 struct Count {
@@ -33,7 +35,7 @@ void Sweep(uint64_t seeds, Verdict (*run)(uint64_t), const std::vector<Count<Ver
   const char* only = std::getenv("SIM_SEED");
   const char* base = std::getenv("SIM_BASE");
   const char* begin = only != nullptr ? only : base != nullptr ? base : "1";
-  if (std::getenv("TEST_SLOW") != nullptr) seeds *= 30;
+  if (std::getenv("TEST_SLOW") != nullptr) seeds *= kTimesIfSlow;
   if (const char* many = std::getenv("SIM_SEEDS")) seeds = std::strtoull(many, nullptr, 10);
   const uint64_t first = std::strtoull(begin, nullptr, 10);
   const uint64_t last = only == nullptr ? first + seeds - 1 : first;

@@ -12,7 +12,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kSeeds = kIsSanitized ? 300 : 1000;
+constexpr uint64_t kSeeds = kIsSanitized ? 300 : 500;
 
 TEST(WitnessTest, EverythingHolds) {
   using V = HostVerdict;
