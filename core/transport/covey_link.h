@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-enum { COVEY_LINK_ABI = 4 };
+enum { COVEY_LINK_ABI = 5 };
 
 /* How this rank was told to join. */
 typedef struct covey_link_options {
@@ -51,6 +51,9 @@ typedef struct covey_link {
   void (*land)(void* self, int32_t from, void* memory, size_t length);
   int (*put)(void* self, int32_t to, uint64_t offset, const void* data, size_t length);
   void (*drop)(void* self, int32_t peer);
+  /* A message up to this length leaves at once, a longer one when its receiver asks for it: short
+   * puts go as messages of this length. 0: there is no such limit. */
+  size_t eager_bytes;
   /* 1 = *peer has been lost, with one sentence in *how, valid until the next call; each peer once.
    * 0 = no other. Null: only the whole network is ever lost. */
   int (*lost)(void* self, int32_t* peer, const char** how);

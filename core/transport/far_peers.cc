@@ -243,18 +243,36 @@ bool FarPeers::HasUnsent() const {
 }
 
 void FarPeers::Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes) {
+  const size_t put_bytes = std::max(options_.put_bytes, 2 * link_->EagerBytes());
   const auto offset = static_cast<uint64_t>(data - own_);
   for (Rank peer : peers) {
     if (!IsFar(peer) || lost_[Index(peer)]) continue;
     Outgoing& out = out_[Index(peer)];
-    if (length_bytes >= options_.put_bytes && link_->Puts()) {
+    if (length_bytes >= put_bytes && link_->Puts()) {
       SendOpen(peer);
       const Parcel put{.message = {}, .offset = offset, .data = {data, length_bytes}};
       if (!out.unsent.empty() || !Offer(peer, put)) out.unsent.push_back(put);
       continue;
     }
-    Append(&out.open, RecordKind::kPush, offset, data, length_bytes);
+    AppendPush(peer, {data, length_bytes});
   }
+}
+
+// In as many messages as it takes for each to leave at once.
+void FarPeers::AppendPush(Rank to, std::span<const std::byte> data) {
+  Bytes& open = out_[Index(to)].open;
+  const size_t eager = link_->EagerBytes();
+  const auto append = [&](size_t length) {
+    const auto offset = static_cast<uint64_t>(data.data() - own_);
+    Append(&open, RecordKind::kPush, offset, data.data(), length);
+    data = data.subspan(length);
+  };
+  while (eager > 0 && open.size() + sizeof(Record) + data.size() > eager) {
+    const size_t used = open.size() + sizeof(Record);
+    if (used < eager) append(eager - used);
+    SendOpen(to);
+  }
+  append(data.size());
 }
 
 void FarPeers::Store(const uint64_t* word, uint64_t value) {

@@ -29,6 +29,7 @@ class FarPeers {
   struct Options {
     uint64_t arena_bytes = 0;  // of each rank's region; equal on all ranks
     // A push from this length on is a put: below, its copy costs less than a message of its own.
+    // Where the link has a limit for messages that leave at once, from twice that on at least.
     size_t put_bytes = size_t{8} << 10;
   };
   FarPeers(std::unique_ptr<Link> link, const Options& options);
@@ -94,6 +95,7 @@ class FarPeers {
   static size_t Index(Rank r) { return static_cast<size_t>(ToInt(r)); }
 
   void SendOpen(Rank to);
+  void AppendPush(Rank to, std::span<const std::byte> data);
   bool Offer(Rank to, const Parcel& parcel);
   bool Absorb(Rank from, std::span<const std::byte> message);
   bool OnGoodbye(Rank from, std::span<const std::byte> body);

@@ -36,6 +36,7 @@ class GuardedLink final : public Link {
   bool Puts() const override { return fast_->Puts(); }
   void Land(Rank from, std::span<std::byte> memory) override { fast_->Land(from, memory); }
   bool Put(Rank to, uint64_t offset, std::span<const std::byte> data) override;
+  size_t EagerBytes() const override { return fast_->EagerBytes(); }
   void Drop(Rank peer) override;
   bool Receive(Rank* from, std::span<const std::byte>* message) override;
   bool Flushed() override { return fast_->Flushed(); }

@@ -43,6 +43,9 @@ class Link {
   virtual bool Put(Rank /*to*/, uint64_t /*offset*/, std::span<const std::byte> /*data*/) {
     return false;
   }
+  // A message up to this length leaves at once, a longer one when its receiver asks for it.
+  // 0: there is no such limit.
+  virtual size_t EagerBytes() const { return 0; }
   // Forgets what is under way to and from a lost peer: its memory is not touched any more.
   virtual void Drop(Rank /*peer*/) {}
   // The next message that has arrived, of any peer; valid until the next call. False: none.

@@ -27,6 +27,7 @@ class PluginLink final : public AddressedLink {
   bool Puts() const override { return link_.put != nullptr; }
   void Land(Rank from, std::span<std::byte> memory) override;
   bool Put(Rank to, uint64_t offset, std::span<const std::byte> data) override;
+  size_t EagerBytes() const override { return link_.eager_bytes; }
   void Drop(Rank peer) override;
   bool Flushed() override { return link_.flushed(link_.self) != 0; }
   int Descriptor() const override { return link_.descriptor; }

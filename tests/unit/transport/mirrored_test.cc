@@ -27,6 +27,10 @@ struct Script {
   std::vector<PeerLoss> losses;  // still to be told
   std::span<std::byte> landing;  // of rank 1
   int descriptor = -1;
+  size_t eager_bytes = 0;
+  std::vector<Bytes> messages;
+  size_t read = 0;  // of the messages, as if rank 1 had sent them; only if they are to be read
+  bool is_read = false;
 };
 
 class ScriptedLink final : public Link {
@@ -34,7 +38,12 @@ class ScriptedLink final : public Link {
   explicit ScriptedLink(Script* script) : script_(script) {}
   Rank rank() const override { return Rank{0}; }
   int size() const override { return 2; }
-  bool Send(Rank, std::span<const std::byte>) override { return Take("message"); }
+  bool Send(Rank, std::span<const std::byte> message) override {
+    if (!Take("message")) return false;
+    script_->messages.emplace_back(message.begin(), message.end());
+    return true;
+  }
+  size_t EagerBytes() const override { return script_->eager_bytes; }
   bool Puts() const override { return true; }
   void Land(Rank, std::span<std::byte> memory) override { script_->landing = memory; }
   bool Put(Rank, uint64_t offset, std::span<const std::byte> data) override {
@@ -42,7 +51,12 @@ class ScriptedLink final : public Link {
     return Take("put " + std::to_string(offset) + " " + std::to_string(data.size()));
   }
   void Drop(Rank peer) override { script_->dropped.push_back(peer); }
-  bool Receive(Rank*, std::span<const std::byte>*) override { return false; }
+  bool Receive(Rank* from, std::span<const std::byte>* message) override {
+    if (!script_->is_read || script_->read == script_->messages.size()) return false;
+    *from = Rank{1};
+    *message = script_->messages[script_->read++];
+    return true;
+  }
   bool Flushed() override { return script_->flushed; }
   int Descriptor() const override { return script_->descriptor; }
   std::vector<PeerLoss> PollLost() override { return std::exchange(script_->losses, {}); }
@@ -64,6 +78,7 @@ class MirroredTest : public ::testing::Test {
                                std::make_unique<ScriptedLink>(&script_), &transport_)
                     .ok());
     script_.taken.clear();  // the greeting
+    script_.messages.clear();
   }
   std::byte* At(uint64_t offset) { return transport_->Base(Rank{0}) + offset; }
   void Pump() {
@@ -85,6 +100,32 @@ TEST_F(MirroredTest, ALongPushIsAPutFromWhereItLies) {
   transport_->Wake(peer_);
   EXPECT_EQ(script_.taken, (std::vector<std::string>{"message", "put 8192 128", "message"}));
   EXPECT_EQ(script_.put.data(), At(8192));
+}
+
+// Pushes that are too short for a put, of a link that sends messages up to a length at once.
+TEST_F(MirroredTest, PushesGoInMessagesThatLeaveAtOnce) {
+  script_.eager_bytes = 200;
+  constexpr size_t kLengths[] = {1, 150, 184, 185, 399};
+  uint64_t offset = 4096;
+  for (const size_t length : kLengths) {
+    for (size_t i = 0; i < length; ++i) *At(offset + i) = static_cast<std::byte>(offset + 7 * i);
+    transport_->Push(peer_, At(offset), length);
+    offset += 1024;
+  }
+  transport_->StoreRelease(reinterpret_cast<uint64_t*>(At(64)), 1);
+  transport_->Wake(peer_);
+  transport_->Push(peer_, At(offset), 400);
+  EXPECT_EQ(script_.taken.back(), "put " + std::to_string(offset) + " 400");
+  for (const Bytes& message : script_.messages) EXPECT_LE(message.size(), 200u);
+  EXPECT_LE(script_.messages.size(), 6u);
+  script_.is_read = true;
+  Pump();
+  offset = 4096;
+  for (const size_t length : kLengths) {
+    EXPECT_EQ(std::memcmp(At(offset), transport_->Base(Rank{1}) + offset, length), 0) << length;
+    offset += 1024;
+  }
+  EXPECT_EQ(*reinterpret_cast<uint64_t*>(transport_->Base(Rank{1}) + 64), 1u);
 }
 
 TEST_F(MirroredTest, PutsLandInTheMirror) {
