@@ -74,7 +74,7 @@ void LeaderState::NoteAttempt(int32_t from, const ReplicaMessage& response) {
 }
 
 bool LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response) {
-  // replicated-W7c: a leader makes way for a replica that has what it lacks.
+  // replicated-W7c: a leader without a committed version ends its term once a replica has it.
   if (LacksCommitted() && response.executed > log_->executed()) return false;
   Follower& replica = followers_[static_cast<size_t>(from)];
   replica.is_known = true;

@@ -21,8 +21,7 @@
 #include "core/transport/covey_link.h"
 
 enum { kMaxOpen = 256, kMessage = 0, kPlace = 1 };
-/* Of messages over TCP that do not wait for the receiver: less than the 64 KiB of Open MPI and
- * MPICH. */
+/* MPI sends a message of kEagerBytes at once: over TCP the limit of Open MPI and MPICH is 64 KiB. */
 enum { kEagerBytes = 36 << 10, kMostPieces = 8 };
 #define MAX_LENGTH ((size_t)1 << 30) /* of what one call of MPI takes: a count is an int */
 
@@ -113,7 +112,7 @@ static void Land(void* self, int32_t from, void* memory, size_t length) {
   mpi->peers[from].length = length;
 }
 
-/* Of the next message of a put, `left` bytes of whose `length` are still to be sent. */
+/* The length of a put's next message; `left` of the put's `length` bytes are still to be sent. */
 static size_t NextBytes(size_t length, size_t left) {
   const int in_pieces = length <= (size_t)kEagerBytes * kMostPieces;
   return in_pieces && left > kEagerBytes ? kEagerBytes : left;

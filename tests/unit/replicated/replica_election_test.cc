@@ -1,5 +1,5 @@
-// A new leader: versions that only departed ranks have are committed by nobody again, and a rank
-// that lacks them is told, unless another one has them.
+// A new leader: no replica commits a version again that only departed ranks have. A rank without
+// such a version is told, unless another replica has it.
 //
 // Method: as in replica_test.
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace covey {
 namespace {
 
-// Nobody commits other versions in their place, however long; and it has not finished.
+// No replica commits other versions in their place, and finish() does not end.
 TEST_F(ReplicaTest, WhatOthersHaveTakenAlongIsLacking) {
   Open(3);
   TrainTo(2, {0, 1, 2});
@@ -102,8 +102,8 @@ TEST_F(ReplicaTest, WhoFollowsOneThatLacksEntriesIsToldToo) {
   }
 }
 
-// Of two that are both behind, the one that follows gets a version after it has voted: the leader
-// makes way for it.
+// Two replicas are behind, and the follower gets a version after its vote: the leader ends its term,
+// and the follower leads.
 TEST_F(ReplicaTest, ALeaderMakesWayForWhoHasWhatItLacks) {
   Open(5);
   TrainTo(2, {0, 1, 2, 3, 4});
