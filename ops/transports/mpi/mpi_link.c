@@ -21,7 +21,8 @@
 #include "core/transport/covey_link.h"
 
 enum { kMaxOpen = 256, kMessage = 0, kPlace = 1 };
-/* MPI sends a message of kEagerBytes at once: over TCP the limit of Open MPI and MPICH is 64 KiB. */
+/* MPI sends a message of kEagerBytes at once. Over TCP the limit of Open MPI and MPICH is
+ * 64 KiB. */
 enum { kEagerBytes = 36 << 10, kMostPieces = 8 };
 #define MAX_LENGTH ((size_t)1 << 30) /* of what one call of MPI takes: a count is an int */
 

@@ -102,8 +102,8 @@ TEST_F(ReplicaTest, WhoFollowsOneThatLacksEntriesIsToldToo) {
   }
 }
 
-// Two replicas are behind, and the follower gets a version after its vote: the leader ends its term,
-// and the follower leads.
+// Two replicas are behind, and the follower gets a version after its vote: the leader ends its
+// term, and the follower leads.
 TEST_F(ReplicaTest, ALeaderMakesWayForWhoHasWhatItLacks) {
   Open(5);
   TrainTo(2, {0, 1, 2, 3, 4});
