@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "ops/codecs/draw.h"
 #include "ops/codecs/sets.h"
@@ -19,6 +20,8 @@ constexpr double kLargest = 0x1p50;  // of x / step, so that it and its addend a
 // Added to a number up to 2^50, leaves it, rounded to nearest even, in the lowest bits.
 constexpr double kRounder = 0x1.8p52;
 constexpr auto kRounderBits = std::bit_cast<int64_t>(kRounder);
+
+constexpr size_t kLeastBits = 2, kMostBits = 16;
 
 using Codes = std::array<uint16_t, kMaxChunk>;
 
@@ -36,40 +39,68 @@ constexpr std::array<uint64_t, kMaxChunk> OddNumbers() {
 }
 constexpr std::array<uint64_t, kMaxChunk> kOdd = OddNumbers();
 
-void PutBits(std::byte* out, size_t bit, int bits, uint64_t value) {
-  for (int i = 0; i < bits; i += 8 - static_cast<int>((bit + static_cast<size_t>(i)) % 8)) {
-    const size_t at = bit + static_cast<size_t>(i);
-    out[at / 8] |= static_cast<std::byte>((value >> i) << (at % 8));
-  }
+static_assert(std::endian::native == std::endian::little);
+
+// Codes travel in groups of eight: as many bytes as a code has bits.
+constexpr size_t kGroup = 8;
+static_assert(kMaxChunk % kGroup == 0);
+
+// Calls function(group, bytes of the group) for each group of `count` codes; the last one may be
+// cut off.
+template <size_t kBits, typename Function>
+[[gnu::always_inline]] inline void ForGroups(size_t count, const Function& function) {
+  const size_t whole = count / kGroup;
+  for (size_t i = 0; i < whole; ++i) function(i, kBits);
+  if (count % kGroup > 0) function(whole, (count % kGroup * kBits + 7) / 8);
 }
 
-uint64_t GetBits(const std::byte* in, size_t bit, int bits) {
-  uint64_t value = 0;
-  for (int i = 0; i < bits; i += 8 - static_cast<int>((bit + static_cast<size_t>(i)) % 8)) {
-    const size_t at = bit + static_cast<size_t>(i);
-    value |= (std::to_integer<uint64_t>(in[at / 8]) >> (at % 8)) << i;
-  }
-  return value & ((uint64_t{1} << bits) - 1);
+// REQUIRES: codes after the last one of the last group are 0.
+template <size_t kBits>
+void PackAs(const uint16_t* codes, size_t count, std::byte* out) {
+  ForGroups<kBits>(
+      count, [&](size_t group, size_t length) __attribute__((always_inline)) {
+        std::array<uint64_t, 2> word{};
+        const uint16_t* own = codes + group * kGroup;
+        for (size_t i = 0; i < kGroup; ++i) {
+          const size_t at = i * kBits, in_word = at % 64;
+          word[at / 64] |= uint64_t{own[i]} << in_word;
+          if (in_word + kBits > 64) word[1] |= uint64_t{own[i]} >> (64 - in_word);
+        }
+        std::memcpy(out + group * kBits, word.data(), length);
+      });
 }
 
-// Codes to bytes and back.
-void Pack(int bits, const uint16_t* codes, size_t count, std::byte* out) {
-  if (bits == 8) {
-    for (size_t i = 0; i < count; ++i) out[i] = static_cast<std::byte>(codes[i]);
-    return;
-  }
-  const auto width = static_cast<size_t>(bits);
-  std::fill_n(out, (count * width + 7) / 8, std::byte{0});
-  for (size_t i = 0; i < count; ++i) PutBits(out, i * width, bits, codes[i]);
+template <size_t kBits>
+void UnpackAs(const std::byte* in, size_t count, uint16_t* codes) {
+  ForGroups<kBits>(
+      count, [&](size_t group, size_t length) __attribute__((always_inline)) {
+        std::array<uint64_t, 2> word{};
+        std::memcpy(word.data(), in + group * kBits, length);
+        uint16_t* own = codes + group * kGroup;
+        for (size_t i = 0; i < kGroup; ++i) {
+          const size_t at = i * kBits, in_word = at % 64;
+          uint64_t value = word[at / 64] >> in_word;
+          if (in_word + kBits > 64) value |= word[1] << (64 - in_word);
+          own[i] = static_cast<uint16_t>(value & ((uint64_t{1} << kBits) - 1));
+        }
+      });
 }
 
-void Unpack(int bits, const std::byte* in, size_t count, uint16_t* codes) {
-  if (bits == 8) {
-    for (size_t i = 0; i < count; ++i) codes[i] = std::to_integer<uint16_t>(in[i]);
-    return;
-  }
-  const auto width = static_cast<size_t>(bits);
-  for (size_t i = 0; i < count; ++i) codes[i] = static_cast<uint16_t>(GetBits(in, i * width, bits));
+struct Packing {
+  void (*pack)(const uint16_t* codes, size_t count, std::byte* out);
+  void (*unpack)(const std::byte* in, size_t count, uint16_t* codes);
+};
+
+template <size_t... kBits>
+constexpr std::array<Packing, sizeof...(kBits)> Packings(std::index_sequence<kBits...>) {
+  return {Packing{PackAs<kLeastBits + kBits>, UnpackAs<kLeastBits + kBits>}...};
+}
+
+// Of codes of so many bits.
+const Packing& PackingOf(int bits) {
+  static constexpr auto kPackings =
+      Packings(std::make_index_sequence<kMostBits - kLeastBits + 1>());
+  return kPackings[static_cast<size_t>(bits) - kLeastBits];
 }
 
 // The findings of the loops in a chunk beside their output.
@@ -152,7 +183,8 @@ void EncodeLattice(const Kernels& kernels, const LatticeForm& form, float step,
     std::fill_n(out, kHeaderBytes, std::byte{0});
     std::memcpy(out, &written, sizeof(written));
     std::memcpy(out + 8, &found.hash, sizeof(found.hash));
-    Pack(form.bits, codes.data(), count, out + kHeaderBytes);
+    std::fill(codes.begin() + static_cast<ptrdiff_t>(count), codes.end(), uint16_t{0});
+    PackingOf(form.bits).pack(codes.data(), count, out + kHeaderBytes);
     out += form.ChunkBytes(count);
   }
 }
@@ -168,7 +200,7 @@ ReferenceChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, co
   std::memcpy(&expected, in + 8, sizeof(expected));
   if (!(written > 0)) return {};
   Codes codes;
-  Unpack(form.bits, in + kHeaderBytes, count, codes.data());
+  PackingOf(form.bits).unpack(in + kHeaderBytes, count, codes.data());
   const auto step = static_cast<double>(written);
   const auto q = static_cast<double>(uint64_t{1} << form.bits);
   Found found;
@@ -189,7 +221,7 @@ LatticeForm FormOf(const CodecValues& values) {
 }
 
 constexpr CodecParameter kParameters[] = {
-    {.name = "bits", .standard = 8, .minimum = 4, .maximum = 16, .multiple = 1}};
+    {.name = "bits", .standard = 8, .minimum = 4, .maximum = kMostBits, .multiple = 1}};
 
 constexpr ReferenceCodec kCodec{
     .name = "lattice",

@@ -2,7 +2,8 @@
 
 Every contestant has its own copy of the model, all from one seed, and the same input. What a step
 takes beyond the one without communication, by blocks of both that follow each other, is what the
-overlap could not hide. Beside it stands an allreduce of as many bytes where nothing is copied.
+overlap could not hide. Beside it stand an allreduce of as many bytes where nothing is copied, and
+a step with a barrier and no bytes at all: the time for which equal steps wait for each other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from covey.bench.peers import Peers
 from covey.bench.ratio import median_difference
 
 _METHODS = ("allreduce", "eager")
-_ALONE, _IN_ARENA = "alone", "in the arena"
+_ALONE, _BARRIER, _IN_ARENA = "alone", "alone, barrier", "in the arena"
 _BLOCK = 10  # Steps of a contestant in each of its turns,
 _TURNS = 6  # of which there are so many for one of other benches.
 
@@ -88,6 +89,8 @@ def _contestant(name: str, task: _Task) -> Contestant:
         for _ in range(count):
             optimizer.zero_grad()
             loss().backward()
+            if name == _BARRIER:
+                covey.barrier()
             optimizer.step()
 
     return Contestant(name, run)
@@ -118,7 +121,7 @@ def _note(row: Row, name: str) -> str:
 def bench(small: bool, peers: Peers, contest: Contest) -> List[Row]:
     """A row for each network: a step of all ranks at once without communication, by methods of
     Covey, and with DDP over Gloo, in blocks that take turns."""
-    names = [_ALONE, *_METHODS] + (["ddp"] if peers.has("ddp") else [])
+    names = [_ALONE, _BARRIER, *_METHODS] + (["ddp"] if peers.has("ddp") else [])
     rounds = contest.effort.rounds * (1 if small else _TURNS)
     blocks = contest.with_effort(dataclasses.replace(contest.effort, rounds=rounds, samples=1))
     torch.manual_seed(1)

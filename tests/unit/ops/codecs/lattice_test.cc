@@ -167,6 +167,25 @@ TEST(LatticeTest, WritesItsBytesAndTheSameOnesAgain) {
   EXPECT_EQ((LatticeForm{.bits = 8, .chunk_elems = 1024}.EncodedBytes(2048)), 2u * (1024 + 16));
 }
 
+// Whole numbers of steps are their own codes. Slow and obvious: a bit at a time.
+TEST(LatticeTest, CodesFollowEachOtherBitByBit) {
+  for (int bits = 2; bits <= 16; ++bits) {
+    const auto width = static_cast<size_t>(bits);
+    for (const size_t count : {1u, 7u, 8u, 13u, 64u}) {
+      const LatticeForm form{.bits = bits, .chunk_elems = 64};
+      Rng rng(kSeed + count);
+      std::vector<float> x(count);
+      for (float& one : x) one = static_cast<float>(rng.Next() % 100000);
+      const std::vector<std::byte> bytes = Encoded(form, x, kSeed, 1);
+      for (size_t at = 0; at < count * width; ++at) {
+        const auto number = static_cast<uint64_t>(x[at / width]);
+        const auto byte = std::to_integer<uint64_t>(bytes[form.ChunkBytes(0) + at / 8]);
+        ASSERT_EQ(byte >> (at % 8) & 1, number >> (at % width) & 1) << bits << " bits, " << at;
+      }
+    }
+  }
+}
+
 TEST(LatticeTest, EveryInstructionSetMakesTheSameBits) {
   for (const int bits : kBits) {
     const LatticeForm form{.bits = bits, .chunk_elems = 64};
