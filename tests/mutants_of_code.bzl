@@ -122,6 +122,7 @@ CODE_MUTANTS = {
     ),
     "p16_asks_again": (["core/gossip/far_looks.cc"], "FarLooksTest.*"),
     "p16_shows_models_of_long_ago": (["core/gossip/far_looks.cc"], "FarLooksTest.*"),
+    "p17_offers_where_a_model_is_to_come": (["core/gossip/far_pairs.cc"], "FarPairsTest.*"),
     "pair_meeting_rings_nobody": (["core/gossip/gossip.cc"], "*/TrainerPairsMeanTest.*"),
     "queue_callback_comes_again": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
     "queue_failed_is_released_unseen": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),

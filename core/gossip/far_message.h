@@ -2,7 +2,9 @@
 //
 //   message    from, to          says
 //   kState     rank, all         where I am: my epoch, and whether I train in it
-//   kOffer     rank, partner     a model of mine: average with it
+//   kOffer     rank, partner     average with me
+//   kAccepted  partner, rank     send me your model
+//   kInput     rank, partner     my model of now
 //   kTaken     partner, rank     the difference that I have added to my model: take it from yours
 //   kDeclined  partner, rank     I have added nothing
 //   kAsk       rank, member      show me your model
@@ -28,13 +30,22 @@ enum class FarState : uint8_t {
 };
 
 struct FarMessage {
-  enum class Kind : uint8_t { kState = 1, kOffer, kTaken, kDeclined, kAsk, kModel };
+  enum class Kind : uint8_t {
+    kState = 1,
+    kOffer,
+    kAccepted,
+    kInput,
+    kTaken,
+    kDeclined,
+    kAsk,
+    kModel
+  };
 
   Kind kind = Kind::kState;
   FarState state = FarState::kUnknown;  // kState
-  uint64_t epoch = 0;                   // kState, kOffer, kModel
-  uint64_t number = 0;                  // kOffer and its answers; kModel: steps done
-  // kOffer: the model; kTaken: the difference; as far_codec.h says. kModel: the model, as a buffer
+  uint64_t epoch = 0;                   // kState, kOffer, kInput, kModel
+  uint64_t number = 0;                  // kOffer and all that follows; kModel: steps done
+  // kInput: the model; kTaken: the difference; as far_codec.h says. kModel: the model, as a buffer
   // has it; empty: there is none.
   std::span<const std::byte> body;
 

@@ -23,7 +23,7 @@ void FarPairs::Enter(uint64_t epoch, FarState state) {
   for (int32_t i = 0; i < static_cast<int32_t>(members_.size()); ++i) {
     Member& member = At(i);
     // gossip-P13: an offer that is not written yet would outlast the finish of its rank.
-    member.is_due = false;
+    if (member.turn == Turn::kDue) member.turn = Turn::kNone;
     if (i != self_ && !member.is_lost)
       Send(i, {.kind = Kind::kState, .state = state, .epoch = epoch, .body = {}});
   }
@@ -43,9 +43,11 @@ Gossip::Outcome FarPairs::Offer(int32_t partner) {
   Member& member = At(partner);
   if (member.IsGone() || member.state != FarState::kTrains || member.epoch != epoch_)
     return Gossip::Outcome::kAbsent;
-  // gossip-P11: one offer to a partner: one that is stopped costs this rank one model.
-  if (member.is_due || member.is_open) return Gossip::Outcome::kBusy;
-  member.is_due = true;
+  // gossip-P11: one offer to a partner: one that is stopped costs this rank one message.
+  if (member.turn != Turn::kNone) return Gossip::Outcome::kBusy;
+  // gossip-P17: a model of the partner is on its way.
+  if (member.accepted != 0) return Gossip::Outcome::kBusy;
+  member.turn = Turn::kDue;
   return Gossip::Outcome::kDone;
 }
 
@@ -62,7 +64,7 @@ std::vector<int32_t> FarPairs::Unsettled() const {
     const bool has_finished = member.state == FarState::kFinished && member.epoch == epoch_;
     const bool is_through = i == self_ || member.IsGone() || has_finished || member.epoch > epoch_;
     // gossip-P13: what is on its way would move a model that has been handed in.
-    return is_through && !member.is_open;
+    return is_through && !member.IsOpen();
   });
 }
 
@@ -76,11 +78,18 @@ bool FarPairs::HaveAllLeft() const {
 // ---- The network --------------------------------------------------------------------------------
 
 bool FarPairs::IsSound(int32_t from, const FarMessage& message) const {
-  if (message.kind == Kind::kState || message.kind == Kind::kAsk) return message.body.empty();
   const Member& member = members_[static_cast<size_t>(from)];
-  if (message.kind == Kind::kOffer || message.kind == Kind::kModel) return true;
+  const bool is_head = message.body.empty();
+  if (message.kind == Kind::kState || message.kind == Kind::kAsk) return is_head;
+  if (message.kind == Kind::kModel) return true;
+  if (message.kind == Kind::kOffer) return is_head && message.number > 0;
+  // gossip-P17: a model comes once, for an offer that was accepted.
+  if (message.kind == Kind::kInput)
+    return member.accepted != 0 && message.number == member.accepted;
   // gossip-P11: each answer is that of the open offer, and counts once.
-  return member.is_open && message.number == member.offers;
+  if (!member.IsOpen() || message.number != member.offers) return false;
+  if (message.kind == Kind::kAccepted) return is_head && member.turn == Turn::kOffered;
+  return message.kind == Kind::kDeclined || member.turn == Turn::kSent;
 }
 
 void FarPairs::OnMessage(int32_t from, std::span<const std::byte> bytes) {
@@ -99,11 +108,15 @@ void FarPairs::OnMessage(int32_t from, std::span<const std::byte> bytes) {
       return;
     case Kind::kOffer:
       return OnOffer(from, message);
+    case Kind::kAccepted:
+      return OnAccepted(from);
+    case Kind::kInput:
+      return OnInput(from, message);
     case Kind::kTaken:
       return OnTaken(from, message);
     case Kind::kDeclined:
       ++counters_.declined;
-      member.is_open = false;
+      member.turn = Turn::kNone;
       return;
     case Kind::kAsk:
       return OnAsk(from);
@@ -113,12 +126,37 @@ void FarPairs::OnMessage(int32_t from, std::span<const std::byte> bytes) {
 }
 
 void FarPairs::OnOffer(int32_t from, const FarMessage& offer) {
-  const Member& member = At(from);
+  Member& member = At(from);
   // gossip-P12: of two offers that cross, that of the lower member counts: both would leave each
   // with the other's model.
-  const bool crosses = member.is_open && self_ < from;
+  const bool crosses = member.IsOpen() && self_ < from;
   // gossip-P13: the model of a rank that has finished is in the mean as it is.
-  if (state_ != FarState::kTrains || offer.epoch != epoch_ || crosses)
+  const bool takes = state_ == FarState::kTrains && offer.epoch == epoch_ && !crosses;
+  if (!takes) return Send(from, {.kind = Kind::kDeclined, .number = offer.number, .body = {}});
+  member.accepted = offer.number;
+  // gossip-P17: an offer that is not written yet would cross that one.
+  if (member.turn == Turn::kDue) member.turn = Turn::kNone;
+  Send(from, {.kind = Kind::kAccepted, .number = offer.number, .body = {}});
+}
+
+// The model of a rank that has finished goes too: its offer is awaited (gossip-P13).
+void FarPairs::OnAccepted(int32_t from) {
+  if (state_ == FarState::kLeft) return;
+  Member& member = At(from);
+  member.turn = Turn::kSent;
+  const FarMessage head{.kind = Kind::kInput, .epoch = epoch_, .number = member.offers, .body = {}};
+  Bytes input;
+  model_.Read([&](const std::byte* own) {
+    input = head.Head();
+    codec_.PutModel(own, from, DrawOf(self_, from, member.offers), &input);
+  });
+  messages_.push_back({from, std::move(input)});
+}
+
+void FarPairs::OnInput(int32_t from, const FarMessage& offer) {
+  At(from).accepted = 0;
+  // gossip-P13: this rank may have finished since it accepted the offer.
+  if (state_ != FarState::kTrains || offer.epoch != epoch_)
     return Send(from, {.kind = Kind::kDeclined, .number = offer.number, .body = {}});
   const FarMessage head{.kind = Kind::kTaken, .number = offer.number, .body = {}};
   Bytes answer;
@@ -140,7 +178,7 @@ void FarPairs::OnOffer(int32_t from, const FarMessage& offer) {
 
 void FarPairs::OnTaken(int32_t from, const FarMessage& answer) {
   Member& member = At(from);
-  member.is_open = false;
+  member.turn = Turn::kNone;
   if (state_ == FarState::kLeft) return;
   if (!codec_.ReadDifference(answer.body, from, difference_.data())) {
     ++counters_.malformed;
@@ -167,8 +205,8 @@ void FarPairs::OnLoss(int32_t member) {
   looks_.OnLoss(member);
   Member& lost = At(member);
   // gossip-P11: the difference of an offer that is not answered is lost with the partner's model.
-  counters_.lost += lost.is_open ? 1 : 0;
-  lost.is_due = lost.is_open = false;
+  counters_.lost += lost.IsOpen() ? 1 : 0;
+  lost.turn = Turn::kNone;
   lost.is_lost = true;
 }
 
@@ -179,17 +217,9 @@ uint64_t FarPairs::DrawOf(int32_t from, int32_t to, uint64_t number) const {
 
 void FarPairs::SendOffer(int32_t partner) {
   Member& member = At(partner);
-  member.is_due = false;
-  member.is_open = true;
-  const FarMessage head{
-      .kind = Kind::kOffer, .epoch = epoch_, .number = ++member.offers, .body = {}};
-  Bytes offer;
-  model_.Read([&](const std::byte* own) {
-    offer = head.Head();
-    codec_.PutModel(own, partner, DrawOf(self_, partner, member.offers), &offer);
-  });
+  member.turn = Turn::kOffered;
   ++counters_.offers;
-  messages_.push_back({partner, std::move(offer)});
+  Send(partner, {.kind = Kind::kOffer, .epoch = epoch_, .number = ++member.offers, .body = {}});
 }
 
 void FarPairs::Send(int32_t to, const FarMessage& message) {
@@ -198,7 +228,7 @@ void FarPairs::Send(int32_t to, const FarMessage& message) {
 
 std::vector<EncodedMessage> FarPairs::TakeMessages() {
   for (int32_t i = 0; i < static_cast<int32_t>(members_.size()); ++i)
-    if (At(i).is_due) SendOffer(i);
+    if (At(i).turn == Turn::kDue) SendOffer(i);
   return std::exchange(messages_, {});
 }
 

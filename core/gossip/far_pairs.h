@@ -6,22 +6,24 @@
 //
 //   rank i, for partner j    event                         after
 //   -                        Offer                         due
-//   due                      TakeMessages: kOffer with its open
-//                            model as it is then
-//   open                     kTaken(d): i subtracts d      -
-//   open                     kDeclined                     -
-//   open, due                j is lost                     -
+//   due                      TakeMessages: kOffer          offered
+//   due                      accepts an offer of j         -
 //   due                      Finish, Leave                 -
+//   offered                  kAccepted: kInput with its    sent
+//                            model as it is then
+//   sent                     kTaken(d): i subtracts d      -
+//   offered, sent            kDeclined                     -
+//   due, offered, sent       j is lost                     -
 //
 //   rank j                   event                         answer
-//   trains in that epoch     kOffer                        d = (X_i - X_j) / 2; j adds d; kTaken(d)
-//   but has an offer open    kOffer, j < i                 kDeclined: its own counts
-//   to i
-//   has finished, or is in   kOffer                        kDeclined
+//   trains in that epoch     kOffer                        kAccepted: j offers i nothing meanwhile
+//   but has offered to i     kOffer, j < i                 kDeclined: its own counts
+//   trains in that epoch     kInput                        d = (X_i - X_j) / 2; j adds d; kTaken(d)
+//   has finished, or is in   kOffer, kInput                kDeclined
 //   another epoch
 //
 // An answer comes once: the link keeps the order and loses nothing, or all that is open with the
-// lost rank is dropped, whose model is lost with it (core/PROTOCOL.md: gossip-P11 to gossip-P15).
+// lost rank is dropped, whose model is lost with it (core/PROTOCOL.md: gossip-P11 to gossip-P17).
 //
 // Each rank tells all others where it is: it trains, has finished its epoch, or has left. A rank
 // that asks is sent its model (far_looks.h).
@@ -68,7 +70,7 @@ class FarPairs {
   // Nothing of the model is touched any more.
   void Leave() { Enter(epoch_, FarState::kLeft); }
   // `partner`, on another host, is to average with this rank. kAbsent: it is gone, or not in this
-  // epoch; kBusy: the last offer to it is not answered.
+  // epoch; kBusy: the last offer to it, or its own to this rank, is not answered.
   Gossip::Outcome Offer(int32_t partner);
 
   // This rank has done so many steps.
@@ -100,13 +102,16 @@ class FarPairs {
 
  private:
   using Kind = FarMessage::Kind;
+  enum class Turn : uint8_t { kNone, kDue, kOffered, kSent };
   struct Member {
     FarState state = FarState::kUnknown;
     uint64_t epoch = 0;
-    uint64_t offers = 0;  // to it, from this rank
-    bool is_due = false, is_open = false;
+    uint64_t offers = 0;    // to it, from this rank
+    uint64_t accepted = 0;  // the offer of it, whose model is to come; 0: none
+    Turn turn = Turn::kNone;
     bool is_lost = false;
 
+    bool IsOpen() const { return turn == Turn::kOffered || turn == Turn::kSent; }
     bool IsGone() const { return is_lost || state == FarState::kLeft; }
   };
 
@@ -115,6 +120,8 @@ class FarPairs {
   void Enter(uint64_t epoch, FarState state);
   bool IsSound(int32_t from, const FarMessage& message) const;
   void OnOffer(int32_t from, const FarMessage& offer);
+  void OnAccepted(int32_t from);
+  void OnInput(int32_t from, const FarMessage& input);
   void OnTaken(int32_t from, const FarMessage& answer);
   void OnAsk(int32_t from);
   void SendOffer(int32_t partner);

@@ -18,6 +18,10 @@ namespace {
 
 using Outcome = Gossip::Outcome;
 
+Bytes Head(FarMessage::Kind kind, uint64_t number) {
+  return FarMessage{.kind = kind, .number = number, .body = {}}.Head();
+}
+
 TEST(FarPairsTest, TwoModelsBecomeTheirMean) {
   Ranks ranks = Begun({8, 2});
   ranks.Average(0, 1);
@@ -29,12 +33,11 @@ TEST(FarPairsTest, TwoModelsBecomeTheirMean) {
   EXPECT_EQ(ranks.far(1).counters().answered, 1u);
 }
 
-// The progress of both ranks while the offer and its answer are on their way stays, and so do the
-// bases of their trainers.
+// The progress of both ranks while the model and the difference are on their way stays, and so do
+// the bases of their trainers.
 TEST(FarPairsTest, WhatHappensMeanwhileStays) {
   Ranks ranks = Begun({8, 2});
-  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
-  ranks.Send(0);
+  ranks.SendInput(0, 1);
   ranks.Learn(0, 100);
   ranks.Learn(1, 10);
   EXPECT_TRUE(ranks.Deliver(0, 1));
@@ -61,6 +64,42 @@ TEST(FarPairsTest, OfTwoOffersThatCrossOneCounts) {
   EXPECT_EQ(ranks.number(1), 5);
   EXPECT_EQ(ranks.far(0).counters().taken, 1u);
   EXPECT_EQ(ranks.far(1).counters().declined, 1u);
+}
+
+// Offers that cross, and those of ranks that have finished, cost no model.
+TEST(FarPairsTest, AModelIsSentOnceItsOfferIsAccepted) {
+  Ranks ranks = Begun({8, 2});
+  ranks.TakeBytes();
+  ranks.Average(0, 1);
+  const size_t of_one = ranks.TakeBytes();
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  ranks.Send(0);
+  EXPECT_EQ(ranks.TakeBytes(), FarMessage::kHeadBytes);
+  EXPECT_EQ(ranks.far(1).Offer(0), Outcome::kDone);
+  ranks.Send(1);
+  ranks.DeliverAll();
+  EXPECT_LT(ranks.TakeBytes(), of_one + 4 * FarMessage::kHeadBytes);
+  ranks.Learn(0, 16);
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  ranks.Send(0);
+  ranks.Learn(0, 32);  // The model is that of the time when it is sent.
+  ranks.DeliverAll();
+  EXPECT_EQ(ranks.number(1), (5 + 16 + 32 + 5) / 2.0);
+}
+
+// It has accepted an offer, so another one of its own would leave each with the other's model.
+TEST(FarPairsTest, ARankOffersNothingWhereAModelIsToCome) {
+  Ranks ranks = Begun({8, 2});
+  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
+  EXPECT_EQ(ranks.far(1).Offer(0), Outcome::kDone);
+  ranks.Send(0);
+  EXPECT_TRUE(ranks.Deliver(0, 1));  // before the offer of rank 1 is written
+  EXPECT_EQ(ranks.far(1).Offer(0), Outcome::kBusy);
+  ranks.DeliverAll();
+  EXPECT_EQ(ranks.far(1).counters().offers, 0u);
+  EXPECT_EQ(ranks.number(0), 5);
+  EXPECT_EQ(ranks.number(1), 5);
+  ranks.Average(1, 0);  // and then it may
 }
 
 TEST(FarPairsTest, APartnerHasOneOfferAtATime) {
@@ -93,11 +132,21 @@ TEST(FarPairsTest, ARankThatHasFinishedTakesNoOffer) {
   EXPECT_EQ(ranks.number(0), 5);
 }
 
-// Its partner has finished, and trains on after all, when the offer comes.
+TEST(FarPairsTest, ARankThatHasFinishedTakesNoModel) {
+  Ranks ranks = Begun({8, 2});
+  ranks.SendInput(0, 1);
+  ranks.far(1).Finish();
+  ranks.DeliverAll();
+  EXPECT_EQ(ranks.number(1), 2);
+  EXPECT_EQ(ranks.number(0), 8);
+  EXPECT_EQ(ranks.far(0).counters().declined, 1u);
+  EXPECT_TRUE(ranks.far(0).Unsettled().empty());
+}
+
+// Its partner has finished, and trains on after all, when the model comes.
 TEST(FarPairsTest, ARankWithAnOpenOfferIsNotSettled) {
   Ranks ranks = Begun({8, 2});
-  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
-  ranks.Send(0);
+  ranks.SendInput(0, 1);
   ranks.far(1).Finish();
   ranks.Send(1);
   ranks.far(0).Finish();
@@ -166,6 +215,13 @@ TEST(FarPairsTest, AnOfferOfAnotherEpochIsDeclined) {
   ranks.DeliverAll();
   ranks.Average(0, 1);
   EXPECT_EQ(ranks.number(0), 5);
+  // It has been accepted in this one.
+  ranks.Learn(0, 4);
+  ranks.SendInput(0, 1);
+  ranks.far(1).GoOn();
+  ranks.DeliverAll();
+  EXPECT_EQ(ranks.number(1), 5);
+  EXPECT_EQ(ranks.number(0), 9);
 }
 
 TEST(FarPairsTest, ALostPartnerIsWaitedForNoMore) {
@@ -183,13 +239,17 @@ TEST(FarPairsTest, ALostPartnerIsWaitedForNoMore) {
 }
 
 TEST(FarPairsTest, ARankThatHasLeftIsAbsent) {
-  Ranks ranks = Begun({8, 2});
-  EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
-  ranks.Send(0);
+  Ranks ranks = Begun({8, 2, 4});
+  ranks.SendInput(0, 1);
   EXPECT_TRUE(ranks.Deliver(0, 1));
+  EXPECT_EQ(ranks.far(0).Offer(2), Outcome::kDone);
+  ranks.Send(0);
   ranks.far(0).Leave();
-  ranks.DeliverAll();  // with an answer, which moves nothing any more
+  ranks.DeliverAll();  // with answers, which move nothing any more
   EXPECT_EQ(ranks.number(0), 8);
+  EXPECT_EQ(ranks.number(2), 4);
+  ranks.far(2).Leave();
+  ranks.DeliverAll();
   EXPECT_EQ(ranks.far(1).Offer(0), Outcome::kAbsent);
   EXPECT_TRUE(ranks.far(1).HaveAllLeft());
   EXPECT_FALSE(ranks.far(0).HaveAllLeft());
@@ -205,24 +265,36 @@ TEST(FarPairsTest, WhatIsMalformedOrComesAgainMovesNothing) {
   ranks.far(0).OnMessage(1, answer);  // again
   EXPECT_EQ(ranks.far(0).counters().malformed, 1u);
   EXPECT_EQ(ranks.number(0), 5);
-  // Answers to an offer that is open: of another number, too short, too long.
+  // Answers to an offer that is open: of another number, of no model sent, too short.
   ranks.Learn(0, 8);
   EXPECT_EQ(ranks.far(0).Offer(1), Outcome::kDone);
   ranks.far(0).TakeMessages();
   ranks.far(0).OnMessage(1, answer);
-  Bytes other = FarMessage{.kind = FarMessage::Kind::kTaken, .number = 2, .body = {}}.Head();
+  Bytes other = Head(FarMessage::Kind::kTaken, 2);
   other.insert(other.end(), answer.begin() + FarMessage::kHeadBytes, answer.end() - 8);
   ranks.far(0).OnMessage(1, other);
   EXPECT_EQ(ranks.far(0).counters().malformed, 3u);
+  const Bytes accepted = Head(FarMessage::Kind::kAccepted, 2);
+  ranks.far(0).OnMessage(1, accepted);
+  ranks.far(0).OnMessage(1, accepted);  // again
+  EXPECT_EQ(ranks.far(0).counters().malformed, 4u);
+  ranks.far(0).OnMessage(1, other);
+  EXPECT_EQ(ranks.far(0).counters().malformed, 5u);
   EXPECT_EQ(ranks.number(0), 13);
-  // Offers.
-  Bytes offer = FarMessage{.kind = FarMessage::Kind::kOffer, .number = 3, .body = {}}.Head();
-  offer.resize(answer.size() + 8);
+  // Offers with a body; models that are too long, too short, and of no offer.
+  Bytes offer = Head(FarMessage::Kind::kOffer, 2);
+  offer.resize(offer.size() + 8);
   ranks.far(1).OnMessage(0, offer);
-  offer.resize(answer.size() - 8);
-  ranks.far(1).OnMessage(0, offer);
+  EXPECT_EQ(ranks.far(1).counters().malformed, 1u);
+  for (const size_t length : {answer.size() + 8, answer.size() - 8}) {
+    ranks.far(1).OnMessage(0, Head(FarMessage::Kind::kOffer, length));
+    Bytes input = Head(FarMessage::Kind::kInput, length);
+    input.resize(length);
+    ranks.far(1).OnMessage(0, input);
+  }
+  ranks.far(1).OnMessage(0, Head(FarMessage::Kind::kInput, 0));
   ranks.far(1).OnMessage(0, Bytes(3));
-  EXPECT_EQ(ranks.far(1).counters().malformed, 3u);
+  EXPECT_EQ(ranks.far(1).counters().malformed, 5u);
   EXPECT_EQ(ranks.number(1), 5);
 }
 

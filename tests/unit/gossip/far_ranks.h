@@ -88,6 +88,15 @@ class Ranks {
     EXPECT_EQ(far(r).Offer(partner), Gossip::Outcome::kDone);
     DeliverAll();
   }
+  // The partner has accepted an offer of `r`, whose model is on its way.
+  void SendInput(int32_t r, int32_t partner) {
+    EXPECT_EQ(far(r).Offer(partner), Gossip::Outcome::kDone);
+    Send(r);
+    EXPECT_TRUE(Deliver(r, partner));
+    Send(partner);
+    EXPECT_TRUE(Deliver(partner, r));
+    Send(r);
+  }
   const Bytes& last() const { return last_; }
   size_t TakeBytes() { return std::exchange(bytes_, 0); }
 
