@@ -13,7 +13,7 @@ import torch
 from ranks import SEED
 
 from covey import _native
-from covey.torch.spans import copy_past_caches
+from covey.torch.copies import copy_past_caches
 
 SHAPES = ((), (0,), (1,), (7,), (3, 1, 5), (64, 3, 3, 3), (1000, 37), (2, 0, 3), (262144,))
 
@@ -65,6 +65,15 @@ class CopiesTest(unittest.TestCase):
         copy_past_caches(targets, sources)
         for target, source in zip(targets, sources):
             self.assertTrue(torch.equal(target, source))
+
+    def test_a_lazy_clone_stays_lazy(self) -> None:
+        source = torch.randn(1000)
+        clone = torch._lazy_clone(source)
+        target = torch.zeros(1000)
+        copy_past_caches([target], [source])
+        self.assertTrue(torch.equal(target, source))
+        self.assertTrue(torch._C._is_cow_tensor(source))
+        self.assertTrue(torch.equal(clone, source))
 
     def test_wrong_calls(self) -> None:
         with self.assertRaisesRegex(ValueError, "tuples of one length"):

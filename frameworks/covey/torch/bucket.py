@@ -15,6 +15,7 @@ from covey.memory import arena_empty
 from covey.notice import warn
 from covey.reduce_op import Average, Sum, core_code
 from covey.torch.compression import Compression, Compressor
+from covey.torch.copies import are_large, copy_past_caches
 from covey.torch.layout import BucketPlan, without
 from covey.torch.look import count, unfit
 from covey.torch.tensors import CODES, FRAMEWORK, zeros_on
@@ -31,6 +32,7 @@ class Reduction(NamedTuple):
         op_code: covey_op.
         predivide: what is summed is divided by it, and the sum multiplied.
         flags_tell: whether flags of 0 and 1 stay tellable, as they do in sums, averages and maxima.
+        is_large: whether all gradients together are more than caches hold.
     """
 
     op_code: int
@@ -38,6 +40,7 @@ class Reduction(NamedTuple):
     compression: Type[Compressor]
     group: Group
     flags_tell: bool
+    is_large: bool = False
 
     @property
     def gathers_sparse(self) -> bool:
@@ -56,6 +59,8 @@ def make_buckets(
 
     The arena is never left full: the core needs room in it for tensors from outside.
     """
+
+    reduction = reduction._replace(is_large=reduction.is_large or are_large(plans))
 
     def made(in_arena: bool) -> List["Bucket"]:
         return [
@@ -288,7 +293,8 @@ class Bucket:
             if not stays:
                 parameter.grad = None
         if sources:
-            torch._foreach_copy_(targets, sources)
+            is_large = self._reduction.is_large and self.plan.device.type == "cpu"
+            (copy_past_caches if is_large else torch._foreach_copy_)(targets, sources)
         flags = self._memory.flags.fill_(1)
         for index in self._missing:
             self.views[index].zero_()

@@ -23,14 +23,13 @@ from torch.autograd.graph import get_gradient_edge
 
 from covey import _native
 from covey.errors import Unsupported
+from covey.torch.copies import FEW_BYTES, are_large, copy_past_caches, lie_alike
 from covey.torch.layout import BucketPlan, Slot, gradient_strides, tensor_at
 from covey.torch.mirror import mirror_of
 
 Gradients = Tuple[Optional[torch.Tensor], ...]
 Version = Tuple[List[torch.Tensor], torch.Tensor]  # Gradients, and the flags of those there are.
 _holders: Optional[Callable[[int], int]] = getattr(torch._C, "_storage_Use_Count", None)
-_LARGE_BYTES = 8 << 20  # All spans together: more than caches hold.
-_FEW_BYTES = 64 << 10  # They are as well copied through the caches.
 
 
 class Span:
@@ -170,9 +169,7 @@ class HereSpan(Span):
             handle.remove()
         self.vacate()
 
-    def _move_from(
-        self, places: List[torch.Tensor], views: Optional[List[torch.Tensor]]
-    ) -> None:
+    def _move_from(self, places: List[torch.Tensor], views: Optional[List[torch.Tensor]]) -> None:
         """Gradients in ``places`` become ``views``; None: copies."""
         for index, (parameter, place) in enumerate(zip(self.parameters, places)):
             gradient = parameter.grad
@@ -224,7 +221,7 @@ class FarSpan(Span):
 
 def spans_of(plans: Sequence[BucketPlan], keep: Any) -> List[Span]:
     """One for each bucket, by where it lies."""
-    is_large = sum(plan.length * plan.dtype.itemsize for plan in plans) >= _LARGE_BYTES
+    is_large = are_large(plans)
     return [
         HereSpan(plan, keep, is_large) if plan.device.type == "cpu" else FarSpan(plan, keep)
         for plan in plans
@@ -248,7 +245,7 @@ class _Place:
         length = parameter.numel() * item_bytes
         # Its address and length, if more than caches hold is written beside it.
         self._piece: Optional[Tuple[Tuple[int], Tuple[int]]] = None
-        if is_large and length >= _FEW_BYTES:
+        if is_large and length >= FEW_BYTES:
             self._piece = (self.view.data_ptr(),), (length,)
 
     def is_free(self) -> bool:
@@ -259,7 +256,7 @@ class _Place:
         """[as ``gradient``] A copy of it here that no other tensor shares: autograd takes
         such a one uncopied."""
         alias = self.view.detach()
-        if self._piece is not None and _lie_alike(alias, gradient):
+        if self._piece is not None and lie_alike(alias, gradient):
             _native.copy_past_caches(self._piece[0], (gradient.data_ptr(),), self._piece[1])
         else:
             alias.copy_(gradient)
@@ -290,39 +287,5 @@ def _dense_of(gradient: torch.Tensor, densify: bool) -> torch.Tensor:
     if gradient.layout is torch.strided:
         return gradient.detach()
     if not densify:
-        raise Unsupported(
-            "a gradient is sparse: pass sparse_as_dense=True to DistributedOptimizer"
-        )
+        raise Unsupported("a gradient is sparse: pass sparse_as_dense=True to DistributedOptimizer")
     return gradient.to_dense()
-
-
-def copy_past_caches(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
-    """``targets[i]`` on the CPU becomes ``sources[i]``, of its shape. For more than caches hold,
-    which others read."""
-    blocks: List[Tuple[int, int, int]] = []
-    others: Tuple[List[torch.Tensor], List[torch.Tensor]] = [], []
-    for target, source in zip(targets, sources):
-        if _lie_alike(target, source):
-            length = target.numel() * target.element_size()
-            blocks.append((target.data_ptr(), source.data_ptr(), length))
-        else:
-            others[0].append(target)
-            others[1].append(source)
-    if others[0]:
-        torch._foreach_copy_(*others)
-    if blocks:
-        _native.copy_past_caches(*zip(*blocks))
-
-
-def _lie_alike(target: torch.Tensor, source: torch.Tensor) -> bool:
-    """Both fill one piece of memory, in the same order, as numbers that mean the same."""
-    return (
-        type(source) in (torch.Tensor, torch.nn.Parameter)
-        and source.device.type == "cpu"
-        and source.dtype == target.dtype
-        and source.stride() == target.stride()
-        and source.shape == target.shape
-        and not source.is_neg()
-        and not source.is_conj()
-        and (source.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(source))
-    )
