@@ -48,6 +48,7 @@ KNOWN = {
     "w4_votes_twice": "16",
     "w5_slot_seen_once": "1660",
     "w6_a_claim_is_waited_for": "99",
+    "w6_dropped_step_keeps_early_copies": "2016791",
     "w6_pins_are_ignored": "81",
     "w7_flushed_with_less_than_is_known": "971",
     "w7_leaves_without_a_message": "322",

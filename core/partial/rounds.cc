@@ -49,13 +49,15 @@ uint64_t Rounds::Skip() {
 }
 
 uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& publish) {
+  // partial-W6a: this rank has written its model, or will, where early copies would go.
+  eager_.Forget();
+  is_merged_ = true;
   if (epoch_end_.DropsStep()) return executed() + 1;
   uint64_t* word = memory_->MemberAt(self_);
   const MemberStatus status{words_->Load(word)};
   const bool has_models = memory_->models().on();
   if (status.finished()) step_ = std::max(step_, executed());  // versions were made without it
   step_ = has_models ? step_ + 1 : next_step();
-  eager_.Forget();
   is_merged_ = false;
   publish(step_);
   // partial-W9: a late rank does not wait: this wakes the ranks that wait for it.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/sim/simulator/model_simulation.h"
+#include "tests/sim/simulator/round_seeds.h"
 #include "tests/sim/sweep.h"
 
 namespace covey {
@@ -24,6 +25,13 @@ TEST(ModelsTest, EverythingHolds) {
             {"equal ends", &V::equal},  {"newer", &V::newer},       {"jumps", &V::jumps},
             {"begun anew", &V::anew},   {"kept", &V::kept},         {"taken", &V::taken},
             {"looks", &V::looks},       {"torn", &V::torn},         {"dropped", &V::dropped}});
+}
+
+TEST(ModelsTest, EverythingHoldsForSeedsThatFoundSomething) {
+  for (const uint64_t seed : kModelSeeds) {
+    const ModelVerdict verdict = RunModels(seed);
+    EXPECT_EQ(verdict.failure, "") << "seed " << seed << ": " << verdict.swarm;
+  }
 }
 
 // Odd numbers and primes too.

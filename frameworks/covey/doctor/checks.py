@@ -33,7 +33,7 @@ def of(found: Findings) -> List[Check]:
     checks = [*_hosts(found), *host_checks.of_hosts(found), *_names(found), *_clocks(found)]
     if len(found.ranks) > 1:
         checks += [*_network(found), *_ports(found), *_packets(found), *_speed(found)]
-        checks.append(_SECURITY[found.plan.security])
+        checks += [_SECURITY[found.plan.security], *_losses(found)]
     return checks
 
 
@@ -175,11 +175,31 @@ def _speed(found: Findings) -> Iterator[Check]:
         yield Check("speed", OK, f"round trips {trips}; {size} on all ways at once, each {rates}")
 
 
+def _losses(found: Findings) -> Iterator[Check]:
+    """The hosts that a job with --keep-going may lose. Its log of versions goes on with more than
+    half of the ranks, or with half and the witness, which is coveyrun (core/replicated)."""
+    total, methods = sum(found.ranks.values()), "eager, diloco, wagma and local"
+    for host, ranks in found.ranks.items():
+        if 2 * ranks > total:
+            seen = (
+                f"{methods} go on without any host but {host}, which has {ranks} of {total} ranks"
+            )
+            yield Check("losses", NOTE, seen, "divide the ranks evenly, if any host may fail")
+            return
+    seen = f"{methods} go on when a host is lost"
+    if any(2 * ranks == total for ranks in found.ranks.values()):
+        seen += ": of two halves of the ranks that one which reaches coveyrun"
+    if found.here in found.ranks:
+        step = "start coveyrun on another machine, such as a login node"
+        yield Check("losses", NOTE, f"{seen}; coveyrun runs on {found.here}, without which no "
+                    "rank goes on", step)  # fmt: skip
+    else:
+        yield Check("losses", OK, seen)
+
+
 def _range(values: List[Tuple[Tuple[str, str], float]], unit: str) -> str:
     least, most = (chosen(values, key=lambda one: one[1]) for chosen in (min, max))
     if least[0] == most[0]:
         return f"{least[1]:.3g} {unit}"
     ends = [f"{value:.3g} {unit} ({a} to {b})" for (a, b), value in (least, most)]
     return f"from {ends[0]} to {ends[1]}"
-
-

@@ -20,6 +20,7 @@ from covey.launch import identity, network, reach
 from covey.launch.carried import carried
 from covey.launch.channel import Channel, end_all
 from covey.launch.environment import OF_LAUNCHERS
+from covey.launch.hosts import is_here
 from covey.launch.spec import HostPlan, LaunchError
 from covey.launch.waiting import Waiting
 
@@ -39,6 +40,7 @@ class Findings:
         pairs: by (from, to): the outcome of passage.py.
         variables: COVEY_* that ranks would get.
         cwd: the folder in which ranks would start.
+        here: the host of this program, where coveyrun would run; empty: none of the plan's.
     """
 
     plan: HostPlan
@@ -53,6 +55,7 @@ class Findings:
     pairs: Dict[Tuple[str, str], Dict[str, Any]] = field(default_factory=dict)
     variables: Dict[str, str] = field(default_factory=dict)
     cwd: str = ""
+    here: str = ""
 
 
 class Visit:
@@ -69,6 +72,7 @@ class Visit:
             {host.name: host.slots for host in plan.hosts},
             variables={n: text for n, text in passed.items() if n not in OF_LAUNCHERS},
             cwd=os.getcwd(),
+            here=next((host.name for host in plan.hosts if is_here(host.name)), ""),
         )
 
     def make(self) -> Findings:

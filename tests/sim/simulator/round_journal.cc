@@ -81,7 +81,8 @@ void RoundJournal::OnNotPublished(int32_t rank, uint64_t step) {
 }
 
 // The other ranks have gone on without it. Contributions that it had published before they finished
-// are in a version, unless it has published since: then it may have taken them back.
+// are in a version, unless it has published or skipped a step since: then it may have taken them
+// back.
 void RoundJournal::OnDropped(int32_t rank) {
   const auto index = static_cast<size_t>(rank);
   std::vector<uint64_t>& steps = published_[index];
@@ -103,6 +104,13 @@ void RoundJournal::OnFinish(int32_t rank) {
                          : steps.begin();
     finished_with_[static_cast<size_t>(rank)].push_back(static_cast<size_t>(end - steps.begin()));
   }
+}
+
+// It offers again what it had published: a version under way may not find it.
+void RoundJournal::OnSkip(int32_t rank) {
+  const auto index = static_cast<size_t>(rank);
+  for (std::vector<size_t>& known : finished_with_)
+    if (!known.empty()) known[index] = std::min(known[index], collected_[index]);
 }
 
 // By one that lives.

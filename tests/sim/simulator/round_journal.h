@@ -36,6 +36,7 @@ class RoundJournal {
   void OnNotPublished(int32_t rank, uint64_t step);
   // Likewise in finish(): what it has published and no version has.
   void OnDropped(int32_t rank);
+  void OnSkip(int32_t rank);
   void OnFinish(int32_t rank);
   // It goes on from the last version, which is settled.
   void OnSettled(int32_t rank);

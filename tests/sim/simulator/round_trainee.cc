@@ -95,6 +95,7 @@ uint64_t RoundSimulation::Step(int32_t rank) {
   if (swarm_.empty_permille > 0 && rng_.Below(1000) < swarm_.empty_permille) {
     std::memset(rounds->open(), 0x55, gradient.size());
     ++empty_steps_;
+    journal_->OnSkip(rank);
     return rounds->Skip();
   }
   RoundJournal::Fill(layout_, rank, step, gradient.data());
