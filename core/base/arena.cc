@@ -119,7 +119,10 @@ void Arena::Renew(uint64_t begin, uint64_t end) {
   const uint64_t last = std::max(end / page_bytes_ * page_bytes_, first);
   std::memset(base_ + begin, 0, first - begin);
   std::memset(base_ + last, 0, end - last);
-  if (first < last && madvise(base_ + first, last - first, MADV_REMOVE) != 0)
+  if (first == last) return;
+  // Emulators, such as qemu-user, answer that pages are freed, and keep them: one byte shows it.
+  base_[first] = std::byte{1};
+  if (madvise(base_ + first, last - first, MADV_REMOVE) != 0 || base_[first] != std::byte{0})
     std::memset(base_ + first, 0, last - first);
 }
 
