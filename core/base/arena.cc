@@ -176,7 +176,13 @@ uint64_t Arena::NextHeapBegin() {
   return references_ > 1 ? high_water_ : heap_begin_;
 }
 
-void Arena::DropPages() { Renew(heap_begin_, heap_end_); }
+// An emulator does this call, and need not write the whole heap.
+void Arena::DropPages() {
+  constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  const uint64_t length = heap_end_ - heap_begin_;
+  if (fallocate(fd_, kHole, static_cast<off_t>(heap_begin_), static_cast<off_t>(length)) != 0)
+    Renew(heap_begin_, heap_end_);
+}
 
 void Arena::Unref() {
   {
