@@ -190,6 +190,13 @@ _CC_OF_OPENSSL = "unit/ops/transports/tcp/"
 # Tests of what only a machine with UCX builds; they take tcp's plug-in, too.
 _CC_OF_UCX = "unit/ops/transports/ucx/"
 
+# Tests that link libraries of this machine's processor only: --config=aarch64 leaves them out.
+_CC_OF_THIS_PROCESSOR = [
+    "contract/control_test.cc",
+    "contract/fuzz/control_test.cc",
+    _CC_OF_UCX,
+]
+
 # A test through gRPC's own threads, which the sanitizers do not know: tools/check leaves it out.
 _CC_TAGS = {"contract/control_test.cc": ["grpc"]}
 
@@ -220,6 +227,9 @@ def cc_tests(folder, tags, **kwargs):
         own = ["//core/" + room] if room in ["agree", "base", "plan", "run"] else []
         srcs = [path] + [h for h in helpers if _near(h, path)]
         deps = unique(_CC_DEPS[prefix] + own + _ALWAYS)
+        own_tags = _CC_TAGS.get(path, tags)
+        if any([path.startswith(one) for one in _CC_OF_THIS_PROCESSOR]):
+            own_tags = own_tags + ["this-processor"]
         if path in BODIES:
             deps = [":" + _shared_body(path, srcs, deps)] + deps
             srcs = []
@@ -231,7 +241,7 @@ def cc_tests(folder, tags, **kwargs):
             linkstatic = True,
             shard_count = _CC_SHARDS.get(path[:-len(".cc")], 0),
             deps = deps,
-            tags = _CC_TAGS.get(path, tags),
+            tags = own_tags,
             **kwargs
         )
 

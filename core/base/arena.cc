@@ -119,7 +119,10 @@ void Arena::Renew(uint64_t begin, uint64_t end) {
   const uint64_t last = std::max(end / page_bytes_ * page_bytes_, first);
   std::memset(base_ + begin, 0, first - begin);
   std::memset(base_ + last, 0, end - last);
-  if (first < last && madvise(base_ + first, last - first, MADV_REMOVE) != 0)
+  if (first == last) return;
+  // Emulators, such as qemu-user, answer that pages are freed, and keep them: one byte shows it.
+  base_[first] = std::byte{1};
+  if (madvise(base_ + first, last - first, MADV_REMOVE) != 0 || base_[first] != std::byte{0})
     std::memset(base_ + first, 0, last - first);
 }
 
@@ -173,7 +176,13 @@ uint64_t Arena::NextHeapBegin() {
   return references_ > 1 ? high_water_ : heap_begin_;
 }
 
-void Arena::DropPages() { Renew(heap_begin_, heap_end_); }
+// An emulator does this call, and need not write the whole heap.
+void Arena::DropPages() {
+  constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  const uint64_t length = heap_end_ - heap_begin_;
+  if (fallocate(fd_, kHole, static_cast<off_t>(heap_begin_), static_cast<off_t>(length)) != 0)
+    Renew(heap_begin_, heap_end_);
+}
 
 void Arena::Unref() {
   {

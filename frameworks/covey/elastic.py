@@ -213,7 +213,8 @@ class KeptState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        for it in self._kept.values():
+        for name, it in self._kept.items():
+            it.value = getattr(self, name)
             it.sync()
         super().sync()
 

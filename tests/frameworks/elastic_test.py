@@ -135,6 +135,68 @@ def sampled() -> Any:
     return first, second, list(sampler)
 
 
+class Counter:
+    """No plain object: neither copied nor pickled."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a Counter is not copied")
+
+
+class CounterHandler(hvd.elastic.StateHandler):
+    """As scripts for Horovod have it: only what its base asks for."""
+
+    def __init__(self, value: Counter) -> None:
+        super().__init__(value)
+        self.saved = value.count
+
+    def save(self) -> None:
+        self.saved = self.value.count
+
+    def restore(self) -> None:
+        self.value.count = self.saved
+
+    def sync(self) -> None:
+        self.value.count = hvd.broadcast_object(self.value.count, root_rank=0)
+
+
+class FrozenHandler(hvd.elastic.ModelStateHandler):
+    """Of modules that are never changed."""
+
+    def sync(self) -> None:
+        pass
+
+
+def handled() -> None:
+    """Objects by a handler of the script's own; of two that fit, the first counts."""
+    before = hvd.elastic.get_handler_registry()
+    hvd.elastic.set_handler_registry([(torch.nn.Dropout, FrozenHandler), *before])
+    try:
+        hvd.elastic.get_handler_registry().append((Counter, CounterHandler))
+        frozen, net = torch.nn.Dropout(), torch.nn.Linear(1, 1)
+        frozen.register_buffer("own", torch.tensor(float(hvd.rank())))
+        net.weight.data.fill_(hvd.rank())
+        state = hvd.elastic.TorchState(net, counter=Counter(hvd.rank() + 5), frozen=frozen)
+    finally:
+        hvd.elastic.set_handler_registry(before)
+    state.sync()
+    assert net.weight.item() == 0 and frozen.own.item() == hvd.rank()
+    assert state.counter.count == 5
+    state.counter.count = 9
+    state.restore()  # To the sync.
+    assert state.counter.count == 5
+    other = state.counter = Counter(hvd.rank() + 20)
+    state.commit()
+    other.count = 0
+    state.restore()
+    assert state.counter is other and other.count == hvd.rank() + 20
+    another = state.counter = Counter(hvd.rank() + 30)
+    state.sync()
+    assert state.counter is another and another.count == 30
+
+
 class ElasticTest(unittest.TestCase):
     def test_goes_back_to_the_last_commit(self) -> None:
         wanted, events = pool(SIZE).call(trained, (), 2)[0]
@@ -154,6 +216,21 @@ class ElasticTest(unittest.TestCase):
 
     def test_objects(self) -> None:
         pool(SIZE).call(objects)
+
+    def test_handlers_of_ones_own(self) -> None:
+        pool(SIZE).call(handled)
+
+    def test_the_registry_takes_pairs_of_classes(self) -> None:
+        before = hvd.elastic.get_handler_registry()
+        bad: List[Any] = [Counter, (Counter,), (Counter, 1), ("Counter", CounterHandler)]
+        for entry in bad:
+            with self.assertRaisesRegex(TypeError, "takes pairs"):
+                hvd.elastic.set_handler_registry([*before, entry])
+        self.assertIs(hvd.elastic.get_handler_registry(), before)
+        before.append(Counter)  # type: ignore[arg-type]
+        self.addCleanup(before.pop)
+        with self.assertRaisesRegex(TypeError, "takes pairs .* not <class .*Counter"):
+            hvd.elastic.TorchState(epoch=0)
 
     def test_a_sampler_leaves_out_what_is_done(self) -> None:
         found = pool(SIZE).call(sampled)

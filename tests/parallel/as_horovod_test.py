@@ -28,7 +28,7 @@ from horovod.common.util import gloo_built, nccl_built
 from horovod.runner import run
 from horovod.torch.elastic import ElasticSampler
 from horovod.torch.elastic.sampler import ElasticSampler as Sampler
-from horovod.torch.elastic.state import TorchState
+from horovod.torch.elastic.state import StateHandler, TorchState, get_handler_registry
 import covey.torch
 
 hvd.init()
@@ -47,6 +47,7 @@ assert hvd is covey.torch and Compression is hvd.Compression
 assert issubclass(HorovodInternalError, RuntimeError)
 assert ObjectState is hvd.elastic.ObjectState and ElasticSampler is hvd.elastic.ElasticSampler
 assert Sampler is ElasticSampler and TorchState is hvd.elastic.TorchState and run is horovod.run
+assert issubclass(get_handler_registry()[0][1], StateHandler)
 assert isinstance(global_process_set, ProcessSet) and ProcessSet is hvd.ProcessSet
 assert hvd.__spec__.name == "covey.torch" and horovod.__version__
 optimizer.finish()

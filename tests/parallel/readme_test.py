@@ -198,7 +198,7 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(rows, wanted)
 
     def test_the_guide_names_each_state_and_callback_of_elastic(self) -> None:
-        told = set(re.findall("`([A-Za-z]+)`", PAGES["coming-from-horovod"]))
+        told = set(re.findall(r"`(\w+)`", PAGES["coming-from-horovod"]))
         folder = pathlib.Path(covey.__file__).parent
         for module in ("torch", "tensorflow", "keras"):
             source = (folder / module / "elastic.py").read_text(encoding="utf-8")

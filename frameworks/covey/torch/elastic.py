@@ -6,7 +6,7 @@ import copy
 import itertools
 import math
 import random
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
 from torch.utils.data import Sampler
@@ -16,7 +16,20 @@ from covey.elastic import HostsUpdatedInterrupt, Kept, KeptState, ObjectState, S
 from covey.objects import allgather_object
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
-__all__ = ["ElasticSampler", "HostsUpdatedInterrupt", "ObjectState", "State", "TorchState", "run"]
+__all__ = [
+    "ElasticSampler",
+    "HostsUpdatedInterrupt",
+    "ModelStateHandler",
+    "ObjectState",
+    "OptimizerStateHandler",
+    "SamplerStateHandler",
+    "State",
+    "StateHandler",
+    "TorchState",
+    "get_handler_registry",
+    "run",
+    "set_handler_registry",
+]
 
 
 class ElasticSampler(Sampler[int]):  # pylint: disable=too-many-instance-attributes
@@ -120,8 +133,63 @@ class ElasticSampler(Sampler[int]):  # pylint: disable=too-many-instance-attribu
         return self.num_samples
 
 
-class _KeptDict(Kept):
+class StateHandler:
+    """Keeps an object of a kind that is not copied whole. A class of your own says how, by
+    ``save``, ``restore``, ``sync``; :func:`set_handler_registry` says for which objects.
+
+    Args:
+        value: the object; tensors in it may have any shapes and dtypes.
+
+    Attributes:
+        value: the object.
+
+    Raises:
+        Mismatch, Aborted: by ``sync``: the ranks disagree; a rank died or left.
+
+    Example:
+        >>> class OfScheduler(hvd.elastic.StateHandler):
+        ...     def __init__(self, value):
+        ...         super().__init__(value)
+        ...         self.save()
+        ...     def save(self):
+        ...         self.saved = self.value.state_dict()
+        ...     def restore(self):
+        ...         self.value.load_state_dict(self.saved)
+        ...     def sync(self):
+        ...         self.value.load_state_dict(hvd.broadcast_object(self.value.state_dict()))
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def save(self) -> None:
+        """Keeps a copy."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Makes the object what it was at the last ``save``."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Makes the object the same on all ranks, which all call it; ``save`` follows."""
+        raise NotImplementedError
+
+    def set_value(self, value: Any) -> None:
+        """The script has put another object in the place of this one: keeps that, and saves it.
+
+        Args:
+            value: the other object, as of :class:`StateHandler`.
+        """
+        self.value = value
+        self.save()
+
+
+class _ByStateDict(StateHandler):
     """By ``state_dict`` and ``load_state_dict``."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
 
     def save(self) -> None:
         self._saved = copy.deepcopy(self.value.state_dict())
@@ -130,17 +198,114 @@ class _KeptDict(Kept):
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
 
+class ModelStateHandler(_ByStateDict):
+    """A :class:`StateHandler` of modules: all have the parameters and buffers of rank 0."""
+
     def sync(self) -> None:
-        if isinstance(self.value, torch.nn.Module):
-            broadcast_parameters(self.value.state_dict(), root_rank=0)
-        elif isinstance(self.value, torch.optim.Optimizer):
-            broadcast_optimizer_state(self.value, root_rank=0)
-        else:  # Samples that any rank has processed in the epoch of rank 0 are done.
-            everyone = allgather_object(self.value.state_dict(), "elastic.sampler")
-            epoch = everyone[0]["epoch"]
-            done = [it["processed_indices"] for it in everyone if it["epoch"] == epoch]
-            self.value.load_state_dict({"epoch": epoch, "processed_indices": set().union(*done)})
-        self.save()
+        broadcast_parameters(self.value.state_dict(), root_rank=0)
+
+
+class OptimizerStateHandler(_ByStateDict):
+    """A :class:`StateHandler` of optimizers, also wrapped ones: all have the state of rank 0."""
+
+    def sync(self) -> None:
+        broadcast_optimizer_state(self.value, root_rank=0)
+
+
+class SamplerStateHandler(_ByStateDict):
+    """A :class:`StateHandler` of ElasticSamplers: what any rank has processed in the epoch of rank
+    0 is done."""
+
+    def sync(self) -> None:
+        everyone = allgather_object(self.value.state_dict(), "elastic.sampler")
+        epoch = everyone[0]["epoch"]
+        done = [it["processed_indices"] for it in everyone if it["epoch"] == epoch]
+        self.value.load_state_dict({"epoch": epoch, "processed_indices": set().union(*done)})
+
+
+Handlers = List[Tuple[Union[type, Tuple[type, ...]], Callable[[Any], StateHandler]]]
+"""Pairs of a class, or a tuple of some, and what makes a handler of its objects."""
+
+_registry: Handlers = [
+    (torch.nn.Module, ModelStateHandler),
+    (torch.optim.Optimizer, OptimizerStateHandler),
+    (ElasticSampler, SamplerStateHandler),
+]
+
+
+def get_handler_registry() -> Handlers:
+    """The list by which a new :class:`TorchState` finds the handlers of its objects.
+
+    Returns:
+        Pairs of a class and its handler. The first pair counts whose class an object has.
+
+    Example:
+        >>> hvd.elastic.get_handler_registry().append((LRScheduler, OfScheduler))
+    """
+    return _registry
+
+
+def set_handler_registry(registry: Handlers) -> None:
+    """Puts another list in the place of that of :func:`get_handler_registry`.
+
+    Args:
+        registry: pairs of a class, or a tuple of some, and its :class:`StateHandler`.
+
+    Raises:
+        TypeError: an entry is no such pair.
+
+    Example:
+        >>> hvd.elastic.set_handler_registry(
+        ...     [(LRScheduler, OfScheduler), *hvd.elastic.get_handler_registry()])
+    """
+    global _registry
+    for entry in registry:
+        _check(entry)
+    _registry = registry
+
+
+def _check(entry: Any) -> None:
+    """Raises a TypeError if this is no pair of the registry."""
+    if isinstance(entry, tuple) and len(entry) == 2 and callable(entry[1]):
+        kinds = entry[0] if isinstance(entry[0], tuple) else (entry[0],)
+        if all(isinstance(kind, type) for kind in kinds):
+            return
+    raise TypeError(f"the registry of handlers takes pairs (class, handler's class), not {entry!r}")
+
+
+def _handler_of(value: Any) -> Optional[StateHandler]:
+    """A new handler of this object, or None: a plain object."""
+    for entry in _registry:
+        _check(entry)
+        if isinstance(value, entry[0]):
+            return entry[1](value)
+    return None
+
+
+class _Handled(Kept):
+    """An object with a handler, which has saved it."""
+
+    def __init__(self, handler: StateHandler) -> None:  # pylint: disable=super-init-not-called
+        self._handler = handler
+
+    @property
+    def value(self) -> Any:
+        return self._handler.value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if value is not self._handler.value:
+            self._handler.set_value(value)
+
+    def save(self) -> None:
+        self._handler.save()
+
+    def restore(self) -> None:
+        self._handler.restore()
+
+    def sync(self) -> None:
+        self._handler.sync()
+        self._handler.save()
 
 
 class TorchState(KeptState):
@@ -149,9 +314,11 @@ class TorchState(KeptState):
     Args:
         model: a module, or None.
         optimizer: an optimizer, also a DistributedOptimizer, or None.
-        **kwargs: more of them, ElasticSamplers, and objects that can be copied and pickled.
+        **kwargs: more of them, ElasticSamplers, objects with a handler of your own
+            (:func:`set_handler_registry`), and objects that can be copied and pickled.
 
     Raises:
+        TypeError: an entry of the handlers' registry is no pair of classes.
         Mismatch, Aborted: by ``sync``: the ranks disagree; a rank died or left.
 
     Example:
@@ -165,9 +332,9 @@ class TorchState(KeptState):
         **kwargs: Any,
     ) -> None:
         given = {"model": model, "optimizer": optimizer, **kwargs}
-        kinds = (torch.nn.Module, torch.optim.Optimizer, ElasticSampler)
+        handlers = {name: _handler_of(value) for name, value in given.items()}
         parts: Dict[str, Kept] = {
-            name: _KeptDict(value) for name, value in given.items() if isinstance(value, kinds)
+            name: _Handled(handler) for name, handler in handlers.items() if handler is not None
         }
         plain = {
             name: value

@@ -68,7 +68,7 @@ class JsonReader {
     if (!Take("\"")) return false;
     for (size_t i = 0; i < text_.size(); ++i) {
       const char c = text_[i];
-      if (c >= 0 && c < 0x20) return false;
+      if (static_cast<unsigned char>(c) < 0x20) return false;
       if (c == '"') {
         text_.remove_prefix(i + 1);
         return true;

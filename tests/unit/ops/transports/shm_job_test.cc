@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -83,6 +84,13 @@ TEST(ShmJobTest, EachJobHasANameOfItsOwn) {
   for (const int fd : fds) close(fd);
 }
 
+// Whether there is the call by which peers are read; qemu-user has none.
+bool ReadsItself() {
+  int value = 7, copy = 0;
+  const iovec local{&copy, sizeof(copy)}, remote{&value, sizeof(value)};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == sizeof(copy);
+}
+
 TEST(ShmJobTest, NobodyIsLetReadWithoutNeed) {
   for (const bool reads_peers : {false, true}) {
     int fd = -1;
@@ -91,10 +99,11 @@ TEST(ShmJobTest, NobodyIsLetReadWithoutNeed) {
     ASSERT_TRUE(
         ShmTransport::Open(fd, {Rank{0}, 1, reads_peers}, {.timeout_ns = kSecond}, &transport)
             .ok());
-    EXPECT_EQ(transport->CanReadPeers(), reads_peers);  // itself, at least
+    EXPECT_EQ(transport->CanReadPeers(), reads_peers && ReadsItself());
     EXPECT_EQ(let_in, reads_peers ? 1 : 0);
     close(fd);
   }
+  if (!ReadsItself()) GTEST_SKIP() << "this system lets no process read itself";
 }
 
 }  // namespace
