@@ -93,7 +93,6 @@ KNOWN = {
     "w26_is_of_no_attempt": "61",
     "w26_those_that_leave_take_it_along": "64",
     "w26_settles_what_is_not_final": "190",
-    "w27_drops_before_it_is_accepted": "533",
     "w27_late_rank_merges": "26",
     "w28_state_goes_with_its_trainer": "617",
     "w23_votes_for_both": "3402",

@@ -139,6 +139,23 @@ TEST_F(SettlementTest, ALeaderAloneSettlesNothing) {
   GoOnWithout({0});
 }
 
+// Two of five know what is settled: a later leader may make a version of it.
+TEST_F(SettlementTest, NothingIsDroppedBeforeAMajorityKnows) {
+  Open(5);
+  TrainTo(2, {0, 1, 2, 3, 4});
+  GiveUp({0});
+  Cut({{0, 1}, {0, 3}, {0, 4}});
+  EXPECT_FALSE(replica(0).GoOnWithout());
+  Publish(2);
+  replica(2).Finish();
+  Ticks(5);
+  EXPECT_GT(replica(2).log().settled(), 0u);
+  EXPECT_EQ(replica(2).dropped(), 0u);
+  EXPECT_FALSE(replica(2).pending().empty());
+  Cut({});
+  Await([&] { return replica(2).dropped() == 1; }, "it is dropped");
+}
+
 // The link to all others is gone for good: max_wait is over all the same.
 TEST_F(SettlementTest, WithoutAQuorumItGoesOnAllTheSame) {
   Open(3);
