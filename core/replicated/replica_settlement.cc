@@ -54,7 +54,7 @@ bool Replica::GoOnWithout() {
   if (!is_told && over_alone_ != tries_ && !LacksCommitted()) return false;
   if (is_told && heartbeat_.is_any_behind) going_on_.WantState(executed());
   // replicated-W21: all that have gone on take the final mean.
-  if (is_told && IsSettled()) flushed_ = executed();
+  if (IsSettled()) flushed_ = executed();
   going_on_.Ask(0);
   Meet();
   return true;

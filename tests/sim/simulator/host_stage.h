@@ -59,7 +59,7 @@ class HostSimulation {
     Phase goes_on = Phase::kWaits;  // after it has sought
     bool skips_ahead = false;
     bool settles = false;  // it goes on without others when it has given up;
-    bool has_gone_on = false;
+    bool has_gone_on = false, goes_away = false;
     bool is_away = false;  // then its trainer gives no snapshot any more
     uint64_t dropped = 0;  // steps
   };

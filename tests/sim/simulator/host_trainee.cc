@@ -38,6 +38,10 @@ void HostSimulation::Train(int32_t rank) {
     case Phase::kDone:
       if (player.is_stranded) return;
       ReadAll(rank);
+      if (player.goes_away && player.phase == Phase::kDone) {
+        Serve(rank);
+        player.is_away = true;
+      }
       return PerhapsLeave(rank);
   }
 }
@@ -156,13 +160,12 @@ void HostSimulation::GoOnWithout(int32_t rank) {
   player.has_gone_on = true;
   player.phase = Phase::kDone;
   ReadAll(rank);
-  if (player.phase == Phase::kDone) Serve(rank);
 }
 
 void HostSimulation::NoteSettled(int32_t rank) {
   ++settled_;
   journal_.OnSettled(rank, players_[static_cast<size_t>(rank)].replica->executed(), versions());
-  players_[static_cast<size_t>(rank)].is_away = true;
+  players_[static_cast<size_t>(rank)].goes_away = true;
 }
 
 // Steps that it has published, and that no version has.
