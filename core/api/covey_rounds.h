@@ -201,7 +201,7 @@ covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds, int6
  * after the last, and waiting for that ends with COVEY_ROUND_LEFT. `round_dropped` of covey_stats
  * counts them, with those that no version had taken before. Gradients: one that has fallen out of
  * the log will need a snapshot: covey_rounds_asked tells the rank that is to give it, before it
- * leaves. Where members share no memory nothing is settled so. */
+ * leaves. */
 covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds, covey_error* error);
 
 /* Snapshots: how a rank goes on that has fallen out of the log. It asks for the state of a

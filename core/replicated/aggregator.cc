@@ -46,7 +46,8 @@ void Aggregator::Open(const ReplicatedLog& log) {
     ReadRecord(memory_, last->body.data(), &record);
     final_ = record.header.final;
   }
-  words_.Store(memory_.StateAt(), StateWord{.executed = log.executed(), .final = final_}.Word());
+  settled_ = log.settled();
+  Rest(log.executed());
   for (int32_t i = 0; i < memory_.size(); ++i) {
     const auto missing = static_cast<uint32_t>(log.missing()[static_cast<size_t>(i)]);
     words_.Store(memory_.SuspicionAt(i), Suspicion{log.executed(), missing}.Word());
@@ -163,7 +164,7 @@ void Aggregator::Abandon(bool is_over) {
   }
   words_.Store(memory_.CursorAt(state.buffer), 0);
   words_.Store(memory_.DoneAt(state.buffer, 0), 0);
-  words_.Store(memory_.StateAt(), StateWord{.executed = state.executed, .final = final_}.Word());
+  Rest(state.executed);
 }
 
 // The last step of a member before the contribution that it cannot give now.
@@ -234,7 +235,7 @@ Arrivals::Answer Aggregator::AskAll(const StateWord& state, const Hearing& heari
     // replicated-W8: each member waits by its own max_wait, as on one host.
     const Arrivals::Answer answer =
         member.arrivals.FireAt(state.version(), count_, hearing.lost, waiter, now);
-    member.over = member.arrivals.over() ? member.tries : 0;
+    member.over = waiter.finished && member.arrivals.over() ? member.tries : 0;
     if (answer.at < first.at || (answer.at == first.at && first.expired)) first = answer;
   }
   return first;
@@ -265,11 +266,36 @@ void Aggregator::OnCommitted() {
   if (state.expired)
     for (Member& member : members_) member.arrivals.OnExpired(state.version());
   final_ = state.final;
-  words_.Store(memory_.StateAt(), StateWord{.executed = state.version(), .final = final_}.Word());
+  settled_ = 0;
+  Rest(state.version());
+}
+
+// No version is under way.
+void Aggregator::Rest(uint64_t executed) {
+  StateWord state{.executed = executed, .final = final_};
+  // replicated-W26: the last version is settled: none is made without those that have gone on.
+  if (settled_ > 0) state.expired = state.final = true;
+  state.times = static_cast<uint32_t>(settled_ % (uint64_t{1} << StateWord::kTimesBits));
+  words_.Store(memory_.StateAt(), state.Word());
+}
+
+void Aggregator::Settle(uint64_t times) {
+  settled_ = times;
+  Rest(StateWord::Of(words_.Load(memory_.StateAt())).executed);
+}
+
+uint64_t Aggregator::DropLate(int32_t member) {
+  const SlotWord slot = SlotOf(member);
+  if (memory_.models().on() || slot.state != SlotState::kPublished) return 0;
+  SetSlot(member, SlotState::kOpen, slot.buffer, slot.step);
+  return slot.step;
 }
 
 bool Aggregator::IsQuiet(const std::vector<bool>& lost) {
-  bool quiet = is_open_ && !StateWord::Of(words_.Load(memory_.StateAt())).fired;
+  const StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
+  bool quiet = is_open_ && !state.fired;
+  // partial-W8c: after the settled version no other is made of what is published.
+  if (state.settled()) return quiet;
   // partial-W8b: models end with a final version.
   if (memory_.models().on()) quiet &= final_;
   for (int32_t i = 0; i < memory_.size(); ++i)

@@ -14,6 +14,7 @@
 //   published, lost        Fire                                  open: its content is lost
 //   taken                  Abandon                               published
 //   published since taken  Abandon                               published: both as one
+//   published              DropLate                              open: no version will have it
 //
 // Models are replaced, not added to, and taken ones are on offer too (core/partial/collect.h):
 //
@@ -73,7 +74,20 @@ class Aggregator {
   // It is given up, and may fire again. `is_over`: as one that max_wait is over for.
   void Abandon(bool is_over);
 
-  // No version is under way, and no living member has published a contribution.
+  // The last version is settled, for members that have finished so often (settlement.h). REQUIRES:
+  // no version is under way.
+  void Settle(uint64_t times);
+  // See Arrivals::HasEnded.
+  bool HasEnded(const std::vector<bool>& lost, bool* any) const {
+    return members_.front().arrivals.HasEnded(lost, any);
+  }
+  // Gradients. The last step of what the member has published, which is dropped; 0: nothing.
+  uint64_t DropLate(int32_t member);
+  // Models: the last version was final.
+  bool is_final() const { return final_; }
+
+  // No version is under way, and no living member has published a contribution; settled: or that
+  // stays.
   bool IsQuiet(const std::vector<bool>& lost);
   // The try of the member's finish() that max_wait is over for; 0: it is not.
   uint64_t OverOf(int32_t member) const { return members_[static_cast<size_t>(member)].over; }
@@ -90,6 +104,7 @@ class Aggregator {
   };
 
   SlotWord SlotOf(int32_t member);
+  void Rest(uint64_t executed);
   bool IsHeldUp(int32_t member) const { return members_[static_cast<size_t>(member)].is_held_up; }
   void HoldUp(int32_t member, bool is_held_up);
   void SetSlot(int32_t member, SlotState state, uint32_t buffer, uint64_t step);
@@ -116,7 +131,8 @@ class Aggregator {
   std::vector<uint64_t> consumed_after_;  // and after the one under way
   uint64_t over_version_ = 0;             // the last that max_wait was over for while it was made
   bool is_open_ = false;
-  bool final_ = false;  // models: the last committed version
+  bool final_ = false;    // models: the last committed version
+  uint64_t settled_ = 0;  // the last committed version, see Settle
 };
 
 }  // namespace covey

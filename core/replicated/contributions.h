@@ -43,6 +43,8 @@ class Contributions {
   // serve no rank.
   void OnFinished() { OnExecuted(~uint64_t{0}); }
   virtual void OnNewLeader() = 0;
+  // No version will have what comes up to that step; so many steps. Models stay.
+  virtual uint64_t Drop(uint64_t) { return 0; }
 
   // A version has all of it, but for empty contributions.
   virtual bool empty() const = 0;

@@ -24,6 +24,7 @@ uint64_t LeaderState::StatusOf(int32_t replica, const std::vector<bool>& lost) {
 void LeaderState::NoteNews(const std::vector<bool>& lost) {
   std::vector<uint64_t> news{aggregator_.IsQuiet(lost) ? uint64_t{1} : 0,
                              LacksCommitted() ? uint64_t{1} : 0};
+  settlement_.AddNews(&news);
   for (int32_t i = 0; i < size_; ++i) {
     news.push_back(StatusOf(i, lost));
     news.push_back(aggregator_.OverOf(i));
@@ -101,7 +102,9 @@ void LeaderState::SendHeartbeats(const std::vector<bool>& lost, Time now, Time* 
                              .version = outbox_->known().lost_after,
                              .made = {.term = outbox_->known().lost_before},
                              .number = ++replica.heartbeats};
-    heartbeat.quiet = aggregator_.IsQuiet(lost);
+    // replicated-W26: another version may follow until what is settled is accepted.
+    heartbeat.quiet = aggregator_.IsQuiet(lost) && !settlement_.IsSettling();
+    settlement_.Tell(i, &heartbeat);
     heartbeat.over = aggregator_.OverOf(i);
     if (donor_ == i) {
       heartbeat.snapshot_to = static_cast<uint64_t>(recipient_ + 1);

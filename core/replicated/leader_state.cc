@@ -37,6 +37,7 @@ LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape
       log_(log),
       outbox_(outbox),
       aggregator_(options.admission, shape, options.kernels),
+      settlement_(*geometry, term, {.log = log, .aggregator = &aggregator_, .outbox = outbox}),
       followers_(static_cast<size_t>(shape.size)),
       // It leads by the vote of the witness: the others are silent.
       halved_{.asks = options.witness->HalfOf(Witness::Question::kVote, term, log->progress()) ==
@@ -45,7 +46,8 @@ LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape
     // replicated-W7: a version that earlier terms may have committed is proposed again, as it is.
     log->Repropose(term);
   else
-    log->AcceptNoOp(term);
+    // replicated-W26: what is settled stays so.
+    log->AcceptNoOp(term, 0, log->settled());
 }
 
 void LeaderState::OnPiece(const Origin& made, Time now) {
@@ -92,11 +94,13 @@ bool LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response)
     replica.by_hub_until =
         std::max(replica.by_hub_until, replica.heard_at + LengthOf(response.cut));
   aggregator_.OnAppendResponse(from, response);
+  settlement_.OnAppendResponse(from, response);
   NoteAttempt(from, response);
-  // It has caught up: it is to hear that nothing is proposed.
+  // It has caught up: it is to hear that nothing is proposed, or that the last version is settled.
   const bool is_no_op = !log_->uncommitted().has_value();
-  replica.is_due |=
-      is_no_op && response.executed == log_->executed() && response.accepted_term < term_;
+  const bool is_behind =
+      response.accepted_term < term_ || response.attempt < log_->progress().attempt;
+  replica.is_due |= is_no_op && response.executed == log_->executed() && is_behind;
   Replicate(from);
   return true;
 }
@@ -134,7 +138,7 @@ bool LeaderState::HasAccepted(int32_t replica) const {
 
 void LeaderState::AdvanceCommit(const std::vector<bool>& lost, Time now) {
   const bool is_version = log_->uncommitted().has_value();
-  if (!is_version && aggregator_.is_open()) return;
+  if (!is_version && aggregator_.is_open() && !settlement_.IsSettling()) return;
   std::vector<bool> acceptors;
   for (int32_t i = 0; i < size_; ++i) acceptors.push_back(HasAccepted(i));
   // replicated-W5: a version is committed once a majority has accepted it. replicated-W7a:
@@ -149,7 +153,8 @@ void LeaderState::AdvanceCommit(const std::vector<bool>& lost, Time now) {
   // A version that others have left is committed also by those that know it, and these may have
   // accepted the next of an earlier term: it is open once a majority has accepted the no-op entry.
   if (!is_version) {
-    aggregator_.Open(*log_);
+    settlement_.OnAccepted();
+    if (!aggregator_.is_open()) aggregator_.Open(*log_);
     TakeEarly();
   }
   for (Follower& replica : followers_) replica.is_due = true;
@@ -254,6 +259,8 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
     ++vain_;
   }
   const Hearing hearing = HearingOf(lost, now);
+  if (aggregator_.is_open() && !forming_.has_value() && !log_->uncommitted().has_value())
+    settlement_.Advance(lost, LacksCommitted(), &fired_);
   // replicated-W7c: a leader that lacks committed entries fires nothing: others have read them.
   if (aggregator_.is_open() && !forming_.has_value() && !log_->uncommitted().has_value() &&
       log_->executed() < last_ && !LacksCommitted()) {
@@ -261,6 +268,7 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
     if (entry.has_value()) Propose(*std::move(entry), hearing, now);
   }
   FindDonor(hearing, now);
+  settlement_.Look(lost);
   NoteNews(lost);
   SendHeartbeats(lost, now, &until);
   return until;

@@ -7,6 +7,7 @@
 //                 have left, or knows it as committed; at once without one
 //   no-op         a majority has accepted the no-op entry of this term        collecting
 //   collecting    the next version may fire (Aggregator)                      forming
+//   collecting    a member goes on without others (settlement.h)              collecting
 //   forming       its whole sum is here; of models also one of each group     proposing
 //                 whose models it has, there
 //   forming       a member that has a part in it is lost, or silent for too   abandoned; collecting
@@ -44,6 +45,7 @@
 #include "core/replicated/outbox.h"
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
+#include "core/replicated/settlement.h"
 #include "core/replicated/shard_plan.h"
 #include "core/replicated/witness.h"
 
@@ -164,6 +166,7 @@ class LeaderState {
   ReplicatedLog* log_;
   Outbox* outbox_;
   Aggregator aggregator_;
+  Settlement settlement_;
   std::vector<Follower> followers_;
   // Contributions that came before the aggregator was open, with their senders.
   std::vector<QueuedMessage> early_;
@@ -172,7 +175,7 @@ class LeaderState {
   int32_t recipient_ = -1, donor_ = -1;  // the receiver and the sender of a snapshot
   Time donor_since_ = 0;
   Time begun_at_ = 0;
-  uint64_t fired_ = 0;  // attempts
+  uint64_t fired_ = 0;  // attempts, and settlements
   uint64_t abandoned_ = 0;
   int vain_ = 0;                    // of those, since a version was committed
   bool is_over_ = false;            // for one of them max_wait was, and a member was silent

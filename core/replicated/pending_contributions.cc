@@ -145,6 +145,15 @@ void PendingContributions::OnNewLeader() {
   for (Pending& pending : pending_) pending.is_sent = pending.is_acked = false;
 }
 
+uint64_t PendingContributions::Drop(uint64_t step) {
+  uint64_t count = 0;
+  for (; !pending_.empty() && pending_.front().content.arrived <= step; pending_.pop_front()) {
+    count += pending_.front().content.count;
+    if (pending_.front().sum) spare_.push_back(std::move(pending_.front().sum));
+  }
+  return count;
+}
+
 std::vector<Contribution> PendingContributions::contents() const {
   std::vector<Contribution> all;
   for (const Pending& pending : pending_)

@@ -13,6 +13,7 @@
 //   any          Propose of (first..last)     proposed: it stays apart
 //   any          consumed up to its last      nothing: it counts
 //   any          another leader               the same, to be sent again, but not `new` again
+//   any          dropped up to its last       nothing: the others have ended without it
 //
 // A step with nothing to give is an empty contribution (replicated-W11): a contribution without a
 // sum, which says how far its rank has come, or the `arrived` of the one before it. It counts for
@@ -50,6 +51,7 @@ class PendingContributions final : public Contributions {
   void OnConsumed(uint64_t step) override;
   void OnExecuted(uint64_t version) override;
   void OnNewLeader() override;
+  uint64_t Drop(uint64_t step) override;
 
   bool empty() const override;
   bool AreAllSent() const override;

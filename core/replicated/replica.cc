@@ -113,10 +113,7 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
   // replicated-W7: a later term ends this one; its leader is not known yet.
   if (message.term > term_) Follow(message.term);
   if (message.kind == Kind::kSnapshot) return OnSnapshot(from, std::move(message));
-  if (message.kind == Kind::kLeave) {
-    left_with_ = std::max(left_with_, message.executed);
-    return OnLoss(from);
-  }
+  if (message.kind == Kind::kLeave) return OnLeave(from, message);
   if (message.kind == Kind::kFetch) return formations_.OnFetch(from, message);
   if (message.kind == Kind::kPiece || message.kind == Kind::kRelay) {
     if (leader_state_ != nullptr) leader_state_->OnPiece(message.made, now);
@@ -153,6 +150,7 @@ void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
     case Kind::kContributionAck:
       pending_.OnConsumed(message.consumed);
       pending_.OnAck(message.content);
+      going_on_.OnDropped(pending_.Drop(message.dropped));
       return SendContributions();
     case Kind::kHeartbeat:
       LearnLeader(from, now);
@@ -199,17 +197,18 @@ void Replica::NoteKnown(const ReplicaMessage& message) {
 
 void Replica::OnHeartbeat(ReplicaMessage heartbeat) {
   if (heartbeat.made.term > known_.lost_before) ForgetLost(heartbeat.version, heartbeat.made.term);
-  // Nothing that an earlier term has proposed can be committed any more.
-  // replicated-W7a: the leader asks for its no-op entry, in its term.
-  if (heartbeat.is_no_op && heartbeat.executed == executed() &&
-      log_.progress().accepted_term < term_)
-    log_.AcceptNoOp(term_);
+  AcceptNoOp(heartbeat);
   heartbeat_ = {.term = term_,
                 .executed = heartbeat.executed,
                 .number = heartbeat.number,
                 .over = heartbeat.over,
                 .quiet = heartbeat.quiet,
                 .lacks_committed = heartbeat.lacks_committed,
+                .settled = heartbeat.settled,
+                .goes_on = heartbeat.goes_on,
+                .has_ended = heartbeat.has_ended,
+                .are_any_there = heartbeat.are_any_there,
+                .is_any_behind = heartbeat.is_any_behind,
                 .statuses = std::move(heartbeat.list),
                 .snapshot_to = heartbeat.snapshot_to,
                 .snapshot_version = heartbeat.snapshot_version,
@@ -219,6 +218,7 @@ void Replica::OnHeartbeat(ReplicaMessage heartbeat) {
   all_in_need_ = AreAllInNeed(heartbeat_) ? all_in_need_ + 1 : 0;
   if (leader_ != options_.self && IsOnThisHost(leader_) && HearsAnotherHost(heartbeat_))
     heard_host_at_ = heard_at_[static_cast<size_t>(leader_)];
+  GiveKept();
   SendAppendResponse(leader_);
 }
 
@@ -298,6 +298,7 @@ void Replica::NoteCommitted() {
     moved_at_ = looked_at_;
   }
   elections_at_ = executed();
+  if (leader_state_ == nullptr) going_on_.Adopt(&log_);
   formations_.OnCommitted(known_, term_, looked_at_);
   pending_.OnConsumed(log_.consumed()[static_cast<size_t>(options_.self)]);
   pending_.OnExecuted(executed());
@@ -319,6 +320,8 @@ Time Replica::Advance(Time now) {
   AcceptWhole();
   Drain(now);
   TimeFinish(now);
+  until =
+      std::min(until, going_on_.Wait(IsBehind(), heartbeat_.are_any_there, max_wait_, away, now));
   if (leaves_by_ < kNever && leader_state_ != nullptr && !leader_state_->has_begun_leave())
     leader_state_->BeginLeave();
   // Messages to itself may let it go on; others hear of a version before the next one.
@@ -331,7 +334,7 @@ Time Replica::Advance(Time now) {
     moved = Drain(now);
   }
   if (executed() > before) until = now;
-  if (leaves_by_ < kNever && (IsSettled() || now >= leaves_by_)) FinishLeave();
+  if (leaves_by_ < kNever && (MayLeave() || now >= leaves_by_)) FinishLeave();
   return std::min(until, leaves_by_);
 }
 
@@ -353,6 +356,7 @@ void Replica::SendAppendResponse(int32_t to) {
   response.left = has_left_;
   response.need = need_;
   response.met = met_;
+  response.goes_on = is_early ? 0 : going_on_.asks();
   response.cut = static_cast<uint64_t>(std::max<Time>(0, cut_until_ - looked_at_));
   if (to == leader_) told_status_ = response.member_status;
   outbox_.Send(to, std::move(response));

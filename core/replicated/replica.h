@@ -36,6 +36,8 @@
 //  3. With a majority that runs (quorum.h) and can hear each other, versions go on. Without one
 //     the others' state is unknown, so all wait: for longer than max_wait, too.
 //  4. A rank that lacks committed entries is told so, and has finished with no other: Lacking.
+//  5. Where ranks have gone on from finish() without others, no version follows before one of them
+//     trains on (settlement.h).
 //
 // Each replica belongs to one process, whose engine runs it while the trainer computes. Sans-IO:
 // messages and time come as arguments, messages go by TakeMessages. One thread at a time.
@@ -52,6 +54,7 @@
 #include "core/partial/versions.h"
 #include "core/replicated/contributions.h"
 #include "core/replicated/formations.h"
+#include "core/replicated/going_on.h"
 #include "core/replicated/leader_state.h"
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
@@ -118,6 +121,11 @@ class Replica final : public Versions, public EpochEnd {
   }
   std::vector<int32_t> Unfinished() override;
   void GoOn() override;
+  bool GoOnWithout() override;
+  bool IsLeftBehind() override { return going_on_.IsLeftBehind(IsBehind()); }
+  uint64_t dropped() const override { return going_on_.dropped(); }
+  // The last version is settled, as this replica knows it; see Settlement.
+  bool IsSettled() const;
   void Meet() override;
   std::vector<int32_t> Unmet() override;
   bool HasAnyGoneOn() override;
@@ -188,6 +196,8 @@ class Replica final : public Versions, public EpochEnd {
   struct Heartbeat {
     uint64_t term = 0, executed = 0, number = 0, over = 0;
     bool quiet = false, lacks_committed = false;
+    uint64_t settled = 0, goes_on = 0;
+    bool has_ended = false, are_any_there = false, is_any_behind = false;
     std::vector<uint64_t> statuses;
     uint64_t snapshot_to = 0, snapshot_version = 0;
     std::vector<uint64_t> needs, mets, silences;
@@ -201,7 +211,11 @@ class Replica final : public Versions, public EpochEnd {
   bool HasLeft(int32_t member) const;
   bool HasFinished(int32_t member) const;
   bool LacksCommitted() const;
-  bool IsSettled() const;
+  bool MayLeave() const;
+  bool IsBehind() const;
+  bool IsNamed(uint64_t applied) const;
+  void GiveKept();
+  void Send(const GoingOn::State& state);
   bool HearsOfOthers() const;
   bool IsLedAsFar() const;
   void FinishLeave();
@@ -218,6 +232,8 @@ class Replica final : public Versions, public EpochEnd {
   void NoteCut(int32_t from, Time now);
   void Relay(int32_t from, ReplicaMessage piece);
   void OnHeartbeat(ReplicaMessage heartbeat);
+  void AcceptNoOp(const ReplicaMessage& heartbeat);
+  void OnLeave(int32_t from, const ReplicaMessage& leave);
   void OnAppendEntry(ReplicaMessage entry, Time now);
   void OnSnapshot(int32_t from, ReplicaMessage snapshot);
   bool IsUpToDate(const ReplicaMessage& request) const;
@@ -301,6 +317,7 @@ class Replica final : public Versions, public EpochEnd {
   Time moved_at_ = 0;  // when a version was committed last, or it was to leave
   Time max_wait_;
   Heartbeat heartbeat_;
+  GoingOn going_on_;
   // Models: see core/partial/merge.h.
   uint64_t last_ = ~uint64_t{0};    // no version is made after it
   uint64_t flushed_ = 0;            // the one that its last finish() ended with

@@ -196,7 +196,7 @@ void Replica::OnWitness(const WitnessAnswer& answer, Time now) {
 // that have them are dead.
 void Replica::NoteLost(const WitnessRecord& record) {
   if (leader_state_ == nullptr || left_with_ > elected_with_.executed ||
-      record.accepted.accepted_term >= term_ ||
+      record.last() <= elected_with_.executed || record.accepted.accepted_term >= term_ ||
       Progress::IsUpToDate(record.accepted, elected_with_))
     return;
   // replicated-W25: what only dead ranks had is told, and the others go on.

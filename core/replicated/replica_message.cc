@@ -15,6 +15,7 @@ constexpr size_t kAligned = 16;
 constexpr size_t kUsualHeadBytes = 128;
 constexpr size_t kMostLists = 4;  // that are packed
 constexpr size_t kByteBits = 8;
+constexpr uint8_t kTellsOfSettling = 0x80;  // of the flags
 
 // The words of a head, in order.
 template <typename Message>
@@ -50,6 +51,21 @@ auto WordsOf(Message* message) {
                     &message->hub,
                     &message->relay,
                     &message->cut};
+}
+
+// Those of settling, which most messages do not have.
+template <typename Message>
+auto SettlingOf(Message* message) {
+  return std::array{&message->settled, &message->goes_on, &message->dropped};
+}
+
+// A bit of the byte of flags, in order.
+template <typename Message>
+auto FlagsOf(Message* message) {
+  return std::array{&message->left,         &message->quiet,
+                    &message->is_no_op,     &message->lacks_committed,
+                    &message->has_ended,    &message->are_any_there,
+                    &message->is_any_behind};
 }
 
 void PutBits(const std::vector<bool>& bits, Writer* writer) {
@@ -133,6 +149,7 @@ bool ReplicaMessage::Unpack(const RoundMemory& geometry) {
 size_t ReplicaMessage::MostHeadBytes(const RoundMemory& geometry) {
   ReplicaMessage longest{.max_wait = -1};
   for (uint64_t* word : WordsOf(&longest)) *word = ~uint64_t{0};
+  for (uint64_t* word : SettlingOf(&longest)) *word = ~uint64_t{0};
   longest.holders.resize(static_cast<size_t>(geometry.size()));
   longest.hypers.resize(geometry.hypers());
   return longest.EncodeHead().size();
@@ -148,9 +165,14 @@ Bytes ReplicaMessage::EncodeHead() const {
   writer.Reserve(kUsualHeadBytes);
   writer.Put(static_cast<uint8_t>(kind));
   writer.Put(static_cast<uint8_t>(stage));
-  writer.Put(static_cast<uint8_t>((left ? 1 : 0) | (quiet ? 2 : 0) | (is_no_op ? 4 : 0) |
-                                  (lacks_committed ? 8 : 0)));
+  const auto flags = FlagsOf(this);
+  uint8_t bits = TellsOfSettling() ? kTellsOfSettling : 0;
+  for (size_t i = 0; i < flags.size(); ++i)
+    bits = static_cast<uint8_t>(bits | (*flags[i] ? 1 << i : 0));
+  writer.Put(bits);
   for (const uint64_t* word : WordsOf(this)) writer.PutVarint(*word);
+  if (TellsOfSettling())
+    for (const uint64_t* word : SettlingOf(this)) writer.PutVarint(*word);
   writer.PutVarint(static_cast<uint64_t>(max_wait));
   PutBits(holders, &writer);
   writer.PutList(hypers);
@@ -171,11 +193,11 @@ bool ReplicaMessage::Decode(Slice bytes, ReplicaMessage* message) {
   const auto flags = reader.Get<uint8_t>();
   message->kind = static_cast<Kind>(kind);
   message->stage = static_cast<ShardStage>(stage);
-  message->left = (flags & 1) != 0;
-  message->quiet = (flags & 2) != 0;
-  message->is_no_op = (flags & 4) != 0;
-  message->lacks_committed = (flags & 8) != 0;
+  const auto of_flags = FlagsOf(message);
+  for (size_t i = 0; i < of_flags.size(); ++i) *of_flags[i] = (flags >> i & 1) != 0;
   for (uint64_t* word : WordsOf(message)) *word = reader.GetVarint();
+  if ((flags & kTellsOfSettling) != 0)
+    for (uint64_t* word : SettlingOf(message)) *word = reader.GetVarint();
   message->max_wait = static_cast<Time>(reader.GetVarint());
   message->holders = GetBits(&reader);
   message->hypers = reader.GetList<double>();

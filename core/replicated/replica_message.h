@@ -79,7 +79,8 @@ struct ReplicaMessage {
   // with the dead (replicated-W25).
   Origin made;
   // kRequestVote, kRequestPreVote, kAppendResponse: the term in which what the writer has accepted
-  // was proposed, and the attempt (Progress).
+  // was proposed, and the attempt (Progress). kHeartbeat: the attempt of the no-op entry. kLeave:
+  // both, of a no-op entry that says what is settled.
   uint64_t accepted_term = 0, attempt = 0;
   // kPiece, kRelay, kFetch: the shard, and where it lies in a sum.
   ShardStage stage = ShardStage::kNone;
@@ -94,6 +95,15 @@ struct ReplicaMessage {
   uint64_t met = 0;   // how often it has met the others after finishing
   uint64_t need = 0;  // the lowest version of which a snapshot would do; 0: it needs none
   uint64_t cut = 0;   // for how long yet its links may be slow to come back, in nanoseconds
+
+  // Of settling (settlement.h); these take no bytes where all are 0.
+  uint64_t settled = 0;  // kHeartbeat, kLeave: ReplicatedLog::settled of the no-op entry
+  // kAppendResponse: its rank, which has finished so often, wants to go on without others;
+  // kHeartbeat: it may.
+  uint64_t goes_on = 0;
+  uint64_t dropped = 0;  // kContributionAck: up to that step all that is in no version is dropped
+  // kHeartbeat: see Settlement::Look.
+  bool has_ended = false, are_any_there = false, is_any_behind = false;
 
   // kHeartbeat: no version is under way and no slot published; the receiver has waited for max_wait
   // since the try of its finish() of that number; the uncommitted entry is a no-op.
@@ -146,6 +156,7 @@ struct ReplicaMessage {
 
  private:
   bool HasEntry() const { return kind == Kind::kPropose || kind == Kind::kAppendEntry; }
+  bool TellsOfSettling() const { return settled > 0 || goes_on > 0 || dropped > 0; }
   std::vector<std::vector<uint64_t>*> Packed();
 };
 

@@ -19,7 +19,9 @@ void Replica::Begin() { base_.assign(open(), open() + layout_.length_bytes()); }
 
 uint64_t Replica::OfferAgain(std::span<const double> hypers) {
   offered_.assign(open(), open() + layout_.length_bytes());
-  offered_step_ = Publish(hypers);
+  const uint64_t before = step_;
+  Publish(hypers);
+  offered_step_ = step_ > before ? step_ : 0;
   return step_;
 }
 
@@ -41,8 +43,8 @@ const ReplicatedEntry& Replica::EntryFor(uint64_t version, uint64_t step) const 
 
 void Replica::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
   const Contributions::Pending* own = pending_.model();
-  CHECK(own != nullptr, "a rank merges what it has published");
-  const uint64_t step = own->content.last;
+  CHECK(own != nullptr || IsSettled(), "a rank merges what it has published");
+  const uint64_t step = own == nullptr ? 0 : own->content.last;
   if (log_.executed() == 0) return KeepOwn(to, merged);
   const ReplicatedEntry& entry = EntryFor(version, step);
   ReadRecord(geometry_, entry.body.data(), &merged->record);
@@ -60,7 +62,8 @@ void Replica::Merge(uint64_t version, std::span<void* const> to, Merged* merged)
   const bool has_offered = offered_step_ > 0 && offered_step_ < step && taken >= offered_step_;
   const std::vector<std::byte>& base = has_offered ? offered_ : base_;
   if (taken < step && !base.empty()) member.base = base.data();
-  MergeRecorded(geometry_, *options_.kernels, member, own->sum.data(), means, to, merged);
+  const std::byte* model = own == nullptr ? open() : own->sum.data();
+  MergeRecorded(geometry_, *options_.kernels, member, model, means, to, merged);
   NoteBase(*merged, to);
   const uint64_t newest = executed();
   if (merged->late && shape_.models.LastSync(newest) >= step) step_ = std::max(step_, newest);

@@ -67,7 +67,7 @@ Status ReplicaPort::Retract(const std::byte**) {
 
 Status ReplicaPort::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
   const std::lock_guard lock(mutex_);
-  if (replica_->step() == 0)
+  if (replica_->step() == 0 && !replica_->IsSettled())
     return Status::InvalidArgument("merging with version " + std::to_string(version) + " of '" +
                                    bundle_.name + "': this rank has published no model");
   // In finish() it may have given up before any version was made.

@@ -29,6 +29,7 @@ void Replica::set_grace(Time grace) {
 }
 
 uint64_t Replica::Publish(std::span<const double> hypers) {
+  if (going_on_.Drops(IsBehind())) return heartbeat_.executed + 1;
   CountFromLast();
   step_ = next_step();
   pending_.Publish(step_, hypers);
@@ -36,6 +37,7 @@ uint64_t Replica::Publish(std::span<const double> hypers) {
 }
 
 uint64_t Replica::Skip() {
+  if (going_on_.Drops(IsBehind())) return heartbeat_.executed + 1;
   CountFromLast();
   step_ = next_step();
   pending_.Skip(step_);
@@ -67,6 +69,11 @@ Found Replica::Read(uint64_t version, std::span<void* const> to, RoundRecord* re
 }
 
 bool Replica::IsAsked(uint64_t applied, Time) {
+  return going_on_.WantsState(applied) || IsNamed(applied);
+}
+
+// As the donor of a snapshot.
+bool Replica::IsNamed(uint64_t applied) const {
   return heartbeat_.term == term_ && heartbeat_.snapshot_to > 0 &&
          applied >= heartbeat_.snapshot_version && given_heartbeat_ != heartbeat_.number;
 }
@@ -74,16 +81,6 @@ bool Replica::IsAsked(uint64_t applied, Time) {
 bool Replica::IsAnyInNeed() const {
   return std::any_of(heartbeat_.needs.begin(), heartbeat_.needs.end(),
                      [](uint64_t need) { return need > 0; });
-}
-
-void Replica::Give(uint64_t applied, Bytes state) {
-  // A heartbeat since then may ask for none, or for a later one.
-  if (!IsAsked(applied, 0)) return;
-  // Once for each heartbeat that asks: the leader goes on asking until it has come.
-  given_heartbeat_ = heartbeat_.number;
-  ReplicaMessage snapshot{.kind = Kind::kSnapshot, .version = applied};
-  snapshot.body = std::move(state);
-  outbox_.Send(static_cast<int32_t>(heartbeat_.snapshot_to) - 1, std::move(snapshot));
 }
 
 bool Replica::RequestSnapshot(Snapshot* snapshot) {
@@ -188,7 +185,8 @@ bool Replica::HasAnyGoneOn() {
 
 bool Replica::HaveAllLeft() {
   const auto is_gone = [this](int32_t i) { return IsGone(i); };
-  return has_left_ && pending_.empty() && MissingMembers(shape_.size, is_gone).empty();
+  const bool is_given = pending_.empty() || (shape_.models.on() && IsSettled());
+  return has_left_ && is_given && MissingMembers(shape_.size, is_gone).empty();
 }
 
 Versions::Lack Replica::Lacking() {
@@ -210,7 +208,7 @@ void Replica::LeaveGracefully(Time latest) {
 }
 
 // As of its last look, when all that had come was read.
-bool Replica::IsSettled() const {
+bool Replica::MayLeave() const {
   const bool is_given =
       pending_.empty() || LacksCommitted() || looked_at_ - moved_at_ > options_.election_timeout;
   // replicated-W7c: others wait for what it has to send of the version that is being made.
@@ -241,9 +239,15 @@ bool Replica::IsLedAsFar() const {
 }
 
 void Replica::FinishLeave() {
+  ReplicaMessage leave{.kind = Kind::kLeave};
+  leave.settled = log_.settled();
+  if (leave.settled > 0) {
+    leave.accepted_term = log_.progress().accepted_term;
+    leave.attempt = log_.progress().attempt;
+  }
   for (int32_t i = 0; i < shape_.size; ++i)
     // replicated-W7c: kLeave says how far this replica knows, so the others see what they lack.
-    if (i != options_.self) outbox_.Send(i, {.kind = Kind::kLeave});
+    if (i != options_.self) outbox_.Send(i, leave);
   Drain(looked_at_);
   has_departed_ = true;
 }
@@ -296,8 +300,11 @@ std::vector<Replica::Silence> Replica::MissingForQuorum(Time now) const {
 // the loss before it hears of the versions that the rank was in.
 bool Replica::IsFlushed() {
   const auto self = static_cast<size_t>(options_.self);
+  // replicated-W27: it ends with what is settled, though its own model is not in it.
+  if (IsSettled()) flushed_ = executed();
+  const bool is_given = pending_.empty() || (shape_.models.on() && IsSettled());
   // replicated-W7d: all that is known as committed has come. replicated-W11: own steps too.
-  bool all = pending_.empty() && heartbeat_.term == term_ && heartbeat_.quiet &&
+  bool all = is_given && heartbeat_.term == term_ && heartbeat_.quiet &&
              heartbeat_.executed == executed() && executed() >= known_.version &&
              heartbeat_.statuses[self] == member_status_;
   // replicated-W7d: a loss alone does not mean that a rank has finished.

@@ -23,6 +23,7 @@ const ReplicatedEntry* ReplicatedLog::Find(uint64_t version) const {
 void ReplicatedLog::Propose(ReplicatedEntry entry, uint64_t term) {
   CHECK(entry.version == executed() + 1, "versions come in order");
   uncommitted_ = std::move(entry);
+  settled_ = 0;
   progress_.has_entry = true;
   Repropose(term);
 }
@@ -46,10 +47,11 @@ void ReplicatedLog::GoOnFrom(ReplicatedEntry entry) {
   progress_.accepted_term = 0;
 }
 
-void ReplicatedLog::AcceptNoOp(uint64_t term) {
+void ReplicatedLog::AcceptNoOp(uint64_t term, uint64_t attempt, uint64_t settled) {
   uncommitted_.reset();
+  settled_ = settled;
   progress_.accepted_term = term;
-  progress_.attempt = 0;
+  progress_.attempt = attempt;
   progress_.has_entry = false;
 }
 
@@ -60,6 +62,7 @@ void ReplicatedLog::Commit() {
 
 void ReplicatedLog::Append(ReplicatedEntry entry) {
   uncommitted_.reset();
+  settled_ = 0;
   progress_.has_entry = false;
   progress_.attempt = 0;
   progress_.executed = entry.version;
@@ -74,6 +77,7 @@ void ReplicatedLog::Append(ReplicatedEntry entry) {
 void ReplicatedLog::Skip(ReplicatedEntry after) {
   committed_.clear();
   uncommitted_.reset();
+  settled_ = 0;
   progress_ = {.executed = after.version};
   made_ = after.made;
   consumed_ = std::move(after.consumed);

@@ -5,6 +5,7 @@
 //   Propose(version executed + 1)                   same       that version, of term a
 //   Propose(the same, of a later attempt)           same       that attempt, of term a
 //   AcceptNoOp: the leader proposes nothing         same       the no-op entry, of term a
+//   AcceptNoOp(attempt): the last version settles   same       that no-op entry, of that attempt
 //   Commit(the accepted version, of term a)         + 1        the no-op entry, of term a
 //   Learn(version executed + 1), committed          + 1        the no-op entry, of term 0
 //   Skip to a version                               that one   the no-op entry, of term 0
@@ -14,7 +15,8 @@
 // it is elected by a majority that knows and has accepted no more than it does (IsUpToDate). So a
 // version is committed once, whichever replica stops, and a replica that comes back to it late
 // finds it fenced. The no-op entry of term a counts as well: a version proposed before a, and not
-// committed, never will be.
+// committed, never will be. So does a no-op entry that says that the last version is settled
+// (settlement.h): a later leader has it.
 #ifndef COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
 #define COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
 
@@ -88,7 +90,11 @@ class ReplicatedLog {
   void Learn(ReplicatedEntry entry);
   // The accepted entry is of this term from now on.
   void Repropose(uint64_t term);
-  void AcceptNoOp(uint64_t term);
+  // The accepted entry is a no-op; see settled().
+  void AcceptNoOp(uint64_t term, uint64_t attempt = 0, uint64_t settled = 0);
+  // The no-op entry that it has accepted says that members that have finished so often have gone on
+  // from the last version; 0: it does not.
+  uint64_t settled() const { return settled_; }
   // Models: a committed version, with which a replica that is behind the log goes on. REQUIRES:
   // entry.version > executed().
   void GoOnFrom(ReplicatedEntry entry);
@@ -103,6 +109,7 @@ class ReplicatedLog {
   uint64_t length_;
   Progress progress_;
   Origin made_;
+  uint64_t settled_ = 0;
   std::vector<uint64_t> consumed_, missing_;
   std::deque<ReplicatedEntry> committed_;  // the last ones, in order
   std::optional<ReplicatedEntry> uncommitted_;

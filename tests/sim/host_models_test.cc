@@ -25,7 +25,8 @@ TEST(HostModelsTest, EverythingHolds) {
             {"equal ends", &V::equal},    {"newer", &V::newer},         {"stopped", &V::stopped},
             {"killed", &V::killed},       {"elections", &V::elections}, {"adopted", &V::adopted},
             {"abandoned", &V::abandoned}, {"left", &V::left},           {"taken", &V::taken, 0},
-            {"absent means", &V::absent}, {"by a hub", &V::by_hub}});
+            {"absent means", &V::absent}, {"by a hub", &V::by_hub},     {"settled", &V::settled},
+            {"rejoined", &V::rejoined},   {"dropped", &V::dropped}});
 }
 
 TEST(HostModelsTest, HoldsForAnyNumberOfRanks) {

@@ -38,7 +38,10 @@ TEST(HostsTest, EverythingHolds) {
             {"snapshots taken", &V::taken},
             {"empty steps", &V::empty_steps},
             {"left", &V::left},
-            {"lacking", &V::lacking, 0}});
+            {"lacking", &V::lacking, 0},
+            {"went on without others", &V::settled},
+            {"came later", &V::rejoined},
+            {"dropped steps", &V::dropped}});
 }
 
 TEST(HostsTest, EverythingHoldsForSeedsThatFoundSomething) {

@@ -15,6 +15,8 @@ std::string Number(uint64_t version) { return "version " + std::to_string(versio
 HostJournal::HostJournal(const RoundMemory* geometry, const AdmissionRule& rule)
     : geometry_(geometry),
       rule_(rule),
+      settlers_(static_cast<size_t>(geometry->size())),
+      killed_(static_cast<size_t>(geometry->size())),
       exemptable_(static_cast<size_t>(geometry->size())),
       missing_(static_cast<size_t>(geometry->size())),
       published_(static_cast<size_t>(geometry->size())),
@@ -36,6 +38,42 @@ void HostJournal::OnFewer(int32_t rank) {
   exemptable_[static_cast<size_t>(rank)] = true;
 }
 
+void HostJournal::OnNotPublished(int32_t rank, uint64_t step) {
+  std::vector<uint64_t>& steps = published_[static_cast<size_t>(rank)];
+  if (steps.empty() || steps.back() != step)
+    Fail("13: " + Name(rank) + " drops step " + std::to_string(step));
+  steps.pop_back();
+}
+
+void HostJournal::OnDropped(int32_t rank, uint64_t count) {
+  const auto index = static_cast<size_t>(rank);
+  if (collected_[index] + count != published_[index].size())
+    Fail("13: " + Name(rank) + " drops " + std::to_string(count) +
+         " steps, of which some are not " + "without a version");
+  published_[index].resize(std::min(published_[index].size(), collected_[index]));
+}
+
+// By one that lives.
+bool HostJournal::HasSettled() const {
+  for (size_t r = 0; r < settlers_.size(); ++r)
+    if (settlers_[r] && !killed_[r]) return true;
+  return false;
+}
+
+void HostJournal::OnSettled(int32_t rank, uint64_t version, uint64_t versions) {
+  if (version != versions || (HasSettled() && settled_ != version))
+    Fail("13: " + Name(rank) + " goes on from " + Number(version) + " of " +
+         std::to_string(versions) + ", others from " + Number(settled_));
+  settled_ = version;
+  settlers_[static_cast<size_t>(rank)] = true;
+}
+
+void HostJournal::CheckSettled(uint64_t version) {
+  if (HasSettled() && version > settled_)
+    Fail("13: " + Number(version) + " is made after " + Number(settled_) +
+         ", which ranks have gone on from");
+}
+
 void HostJournal::OnFlushed(int32_t rank, uint64_t executed) {
   if (flushed_at_ == 0) flushed_at_ = executed;
   if (executed != flushed_at_)
@@ -46,6 +84,7 @@ void HostJournal::OnFlushed(int32_t rank, uint64_t executed) {
 void HostJournal::OnCommitted(int32_t rank, const ReplicatedEntry& entry) {
   if (entry.version > results_.size() + 1)
     return Fail("1: " + Number(results_.size()) + " is followed by " + Number(entry.version));
+  CheckSettled(entry.version);
   if (entry.version == results_.size() + 1) return CheckVersion(entry);
   const ReplicatedEntry& known = results_[entry.version - 1];
   if (known.body != entry.body || known.consumed != entry.consumed ||

@@ -18,6 +18,16 @@ class HostJournal {
   void OnPublish(int32_t rank, uint64_t step) {
     published_[static_cast<size_t>(rank)].push_back(step);
   }
+  // It was not published: others had ended finish() without its rank.
+  void OnNotPublished(int32_t rank, uint64_t step);
+  // Likewise in its finish(): what it had published, and no version has.
+  void OnDropped(int32_t rank, uint64_t count);
+  // It has gone on from that version without others, of so many versions.
+  void OnSettled(int32_t rank, uint64_t version, uint64_t versions);
+  // Another one is known to be committed.
+  void CheckSettled(uint64_t version);
+  bool HasSettled() const;
+  void OnKill(int32_t rank) { killed_[static_cast<size_t>(rank)] = true; }
   // A replica knows that a version is committed, as this.
   void OnCommitted(int32_t rank, const ReplicatedEntry& entry);
   // That is the model of a rank after `version`.
@@ -51,7 +61,9 @@ class HostJournal {
   const RoundMemory* geometry_;
   AdmissionRule rule_;
   bool fewer_ = false;
-  uint64_t flushed_at_ = 0;  // version; 0: none is
+  uint64_t flushed_at_ = 0;              // version; 0: none is
+  uint64_t settled_ = 0;                 // the version that a rank has gone on from,
+  std::vector<bool> settlers_, killed_;  // by rank
   std::vector<bool> exemptable_;
   std::vector<uint64_t> missing_;
   std::vector<ReplicatedEntry> results_;                         // by version - 1

@@ -21,6 +21,7 @@ class HostModelSimulation final : public HostSimulation {
     Bytes model;
     uint64_t published = 0;  // its last step that was
     bool has_ended = false;  // finish(), well, and with the final mean
+    bool has_seen_settled = false;
   };
 
   void Check(int32_t rank) override;
@@ -33,6 +34,7 @@ class HostModelSimulation final : public HostSimulation {
   void MergeWith(int32_t rank, uint64_t version);
   void GoOn(int32_t rank);
   void AwaitEnd(int32_t rank);
+  void End(int32_t rank, bool gives_up);
   void AwaitAll(int32_t rank);
   bool IsCalm() const;
 
@@ -60,6 +62,7 @@ void HostModelSimulation::Check(int32_t rank) {
   while (player.checked < player.replica->executed())
     if (const ReplicatedEntry* entry = player.replica->log().Find(++player.checked)) {
       models_.OnCommitted(rank, *entry);
+      journal_.CheckSettled(entry->version);
       by_hub_ += entry->hub == rank ? 1 : 0;
     }
   if (!models_.failure().empty()) journal_.Fail(models_.failure());
@@ -72,9 +75,17 @@ void HostModelSimulation::PublishModel(int32_t rank, bool again) {
   const uint64_t step = again ? replica.step() + 1 : std::max(replica.step() + 1, uint64_t{1});
   const double hypers[] = {static_cast<double>(step), static_cast<double>(rank)};
   models_.OnPublish(rank, step, trainee.model);
-  if (again) models_.OnOffer(rank, step);
+  const uint64_t before = replica.step();
   const uint64_t published = again ? replica.OfferAgain(hypers) : replica.Publish(hypers);
-  if (published != step) models_.Fail("2: another step is published");
+  Player& player = players_[static_cast<size_t>(rank)];
+  player.awaited = again ? player.awaited : published;
+  if (replica.step() == before) {
+    ++player.dropped;
+    ++dropped_;
+    return;
+  }
+  if (again) models_.OnOffer(rank, step);
+  if (replica.step() != step) models_.Fail("2: another step is published");
   trainee.published = step;
 }
 
@@ -102,7 +113,7 @@ void HostModelSimulation::MergeWith(int32_t rank, uint64_t version) {
                   {.executed = executed,
                    .has_mean = has_mean,
                    .consumed = consumed,
-                   .is_flushed = player.is_flushed},
+                   .is_flushed = player.is_flushed || trainee.has_seen_settled},
                   merged, trainee.model);
   if (merged.late && models_.LastOfAll(merged.version) >= step &&
       player.replica->step() < merged.version)
@@ -120,17 +131,21 @@ void HostModelSimulation::Train(int32_t rank) {
       ChangeAtRandom(layout_, &rng_, &TraineeOf(rank).model);
       PublishModel(rank, false);
       ++player.steps;
-      player.awaited = TraineeOf(rank).published;
       player.phase = Phase::kWaits;
       return;
     case Phase::kWaits:
       if (player.replica->executed() >= player.awaited) return GoOn(rank);
-      LacksCommitted(rank);
+      if (!LacksCommitted(rank) && player.replica->IsLeftBehind()) GoOn(rank);
       return;
     case Phase::kFinishes:
       return AwaitEnd(rank);
     case Phase::kMeets:
       return AwaitAll(rank);
+    case Phase::kGoesOn:
+      if (!player.replica->GoOnWithout()) return;
+      TraineeOf(rank).has_seen_settled |= player.replica->IsSettled();
+      if (player.replica->IsSettled()) NoteSettled(rank);
+      return End(rank, true);
     default:
       return PerhapsLeave(rank);
   }
@@ -138,7 +153,9 @@ void HostModelSimulation::Train(int32_t rank) {
 
 void HostModelSimulation::GoOn(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  MergeWith(rank, player.awaited);
+  // Not with one that its model is not offered to.
+  if (player.replica->executed() >= player.awaited && TraineeOf(rank).published == player.awaited)
+    MergeWith(rank, player.awaited);
   player.phase = Phase::kComputes;
   player.computes_until = now_ + static_cast<Time>(rng_.Below(100)) * kMicrosecond;
   if (player.steps < swarm_.steps[static_cast<size_t>(rank)]) return;
@@ -156,14 +173,28 @@ void HostModelSimulation::AwaitEnd(int32_t rank) {
   if (is_flushed) models_.OnFlushed(rank, executed);
   if (LacksCommitted(rank)) return;
   const bool gives_up = player.replica->HasGivenUp();
+  TraineeOf(rank).has_seen_settled |= player.replica->IsSettled();
   if (!gives_up && !is_flushed) return PerhapsStop(rank);
   player.is_flushed = is_flushed;
+  rejoined_ += is_flushed && journal_.HasSettled() ? 1 : 0;
   gave_up_ += gives_up ? 1 : 0;
-  MergeWith(rank, executed);
+  if (gives_up && player.settles) {
+    player.is_flushed = false;
+    player.phase = Phase::kGoesOn;
+    return;
+  }
+  End(rank, gives_up);
+}
+
+void HostModelSimulation::End(int32_t rank, bool gives_up) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const uint64_t executed = player.replica->executed();
+  if (TraineeOf(rank).published > 0) MergeWith(rank, executed);
   player.is_flushed &= !gives_up;
   const ReplicatedEntry* last = player.replica->log().Find(executed);
-  TraineeOf(rank).has_ended =
-      player.is_flushed && last != nullptr && last->body.size() > geometry_.record_bytes();
+  TraineeOf(rank).has_ended = TraineeOf(rank).published > 0 &&
+                              (player.is_flushed || TraineeOf(rank).has_seen_settled) &&
+                              last != nullptr && last->body.size() > geometry_.record_bytes();
   const bool meets = !gives_up && player.meets;
   player.phase = meets ? Phase::kMeets : Phase::kDone;
   if (meets) player.replica->Meet();
@@ -229,6 +260,9 @@ HostModelVerdict HostModelSimulation::RunModels() {
           .abandoned = verdict.abandoned,
           .adopted = verdict.adopted,
           .left = verdict.left,
+          .settled = verdict.settled,
+          .rejoined = verdict.rejoined,
+          .dropped = verdict.dropped,
           .taken = models_.taken,
           .absent = models_.absent,
           .by_hub = by_hub_};

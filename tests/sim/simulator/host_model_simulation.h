@@ -22,6 +22,7 @@ struct HostModelVerdict {
   uint64_t versions = 0, grouped = 0, syncs = 0, finals = 0, late = 0, anew = 0, kept = 0;
   uint64_t again = 0, passive = 0, overdue = 0, returned = 0, gave_up = 0, equal = 0, newer = 0;
   uint64_t stopped = 0, killed = 0, elections = 0, abandoned = 0, adopted = 0, left = 0;
+  uint64_t settled = 0, rejoined = 0, dropped = 0;  // see HostVerdict
   uint64_t taken = 0;   // final means that a rank which is not in them ends with
   uint64_t absent = 0;  // means that a replica could not get
   uint64_t by_hub = 0;  // versions of which a hub has handed on pieces

@@ -88,10 +88,13 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size, bool has_models, boo
     witness_ = std::make_unique<HostWitness>(Rng(seed * 17 + 7), players_.size(), now_,
                                              kGracesOfCuts * grace_, longest_delay_);
   }
+  Rng apart(seed * 19 + 8);
+  const bool is_any_to_go_on = apart.Percent(50);
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
     player.told.resize(players_.size());
     player.meets = !has_users_of_c_ || rng_.Percent(30);
+    player.settles = is_any_to_go_on && apart.Percent(70);
     player.replica = std::make_unique<Replica>(
         Replica::Options{.self = r,
                          .admission = swarm_.admission,
@@ -191,6 +194,7 @@ void HostSimulation::Strike() {
 
 void HostSimulation::Kill(int32_t rank) {
   ++killed_;
+  journal_.OnKill(rank);
   players_[static_cast<size_t>(rank)].state = State::kKilled;
   players_[static_cast<size_t>(rank)].unsent.clear();
   NoteFewer(rank);
@@ -261,6 +265,9 @@ HostVerdict HostSimulation::Verdict(uint64_t turns) const {
           .by_hub = by_hub_,
           .left = left_,
           .lacking = lacking_,
+          .settled = settled_,
+          .rejoined = rejoined_,
+          .dropped = dropped_,
           .witness_votes = witness_ == nullptr ? 0 : witness_->votes(),
           .witness_acceptances = witness_ == nullptr ? 0 : witness_->acceptances()};
 }
@@ -281,6 +288,7 @@ void HostSimulation::Act(int32_t rank) {
   for (uint64_t messages = rng_.Below(has_storms_ ? 3 : 8); messages > 0; --messages) Deliver(rank);
   if (witness_ != nullptr) CallWitness(rank);
   player.replica->Advance(now_);
+  NoteDropped(rank);
   if (witness_ != nullptr) CallWitness(rank);
   Check(rank);
   const bool slow = (swarm_.slow_ranks >> rank & 1) != 0 && !rng_.Percent(3);

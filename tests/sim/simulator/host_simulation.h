@@ -10,6 +10,10 @@
 //  2. A contribution that no version has yet is in its rank's replica, once.
 //  4. While a quorum of replicas runs (core/replicated/quorum.h), ranks that run finish: all with
 //     the same versions, or they are told that those that have more have left, and no other has.
+// 13. Once a rank that lives has gone on without others, no other version is made: a rank that
+//     comes to finish() later ends with the same one (replicated-W26). Half of the seeds have such
+//     ranks. What a late rank drops is in no version (replicated-W27), and a state that it needs
+//     is kept by those that have gone on (replicated-W28).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 
@@ -35,6 +39,9 @@ struct HostVerdict {
   uint64_t by_hub = 0;       // versions that were made with a hub
   uint64_t left = 0;         // ranks that left while others ran,
   uint64_t lacking = 0;      // and ranks that lack what others have taken along
+  uint64_t settled = 0;      // ranks that went on without others,
+  uint64_t rejoined = 0;     // those that ended later with the same version,
+  uint64_t dropped = 0;      // and their steps that are in none
   uint64_t witness_votes = 0, witness_acceptances = 0;
 };
 

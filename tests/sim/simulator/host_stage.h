@@ -29,7 +29,7 @@ class HostSimulation {
   static constexpr Time kLongestStop = 8 * kMillisecond;
   static constexpr uint64_t kMostStops = 60;
   enum class State : uint8_t { kRuns, kStopped, kKilled, kLeft };
-  enum class Phase : uint8_t { kComputes, kWaits, kFinishes, kSeeks, kMeets, kDone };
+  enum class Phase : uint8_t { kComputes, kWaits, kFinishes, kSeeks, kMeets, kGoesOn, kDone };
   struct Mail {
     Time arrives;
     EncodedMessage message;  // it holds what its writer has given, as a full window does
@@ -58,6 +58,10 @@ class HostSimulation {
     bool meets = true;              // the others after finish(), as trainers of frameworks do
     Phase goes_on = Phase::kWaits;  // after it has sought
     bool skips_ahead = false;
+    bool settles = false;  // it goes on without others when it has given up;
+    bool has_gone_on = false, goes_away = false;
+    bool is_away = false;  // then its trainer gives no snapshot any more
+    uint64_t dropped = 0;  // steps
   };
 
   std::deque<Mail>& LinkOf(int32_t from, int32_t to) {
@@ -90,6 +94,9 @@ class HostSimulation {
   bool IsToRead(const Player& player) const;
   void AwaitFlush(int32_t rank);
   void AwaitOthers(int32_t rank);
+  void GoOnWithout(int32_t rank);
+  void NoteSettled(int32_t rank);
+  void NoteDropped(int32_t rank);
   bool LacksCommitted(int32_t rank);
   void PerhapsLeave(int32_t rank);
   void PerhapsStop(int32_t rank);
@@ -126,6 +133,7 @@ class HostSimulation {
   std::unique_ptr<HostWitness> witness_;  // null: there is none
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
   uint64_t skipped_ = 0, taken_ = 0, empty_steps_ = 0, left_ = 0, lacking_ = 0, by_hub_ = 0;
+  uint64_t settled_ = 0, dropped_ = 0, rejoined_ = 0;
   std::set<uint64_t> terms_, elections_;
 };
 

@@ -9,14 +9,14 @@ namespace covey {
 
 void HostSimulation::Train(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  if (player.phase != Phase::kSeeks && !player.is_stranded) Serve(rank);
+  if (player.phase != Phase::kSeeks && !player.is_stranded && !player.is_away) Serve(rank);
   switch (player.phase) {
     case Phase::kComputes:
       if (player.computes_until <= now_) Publish(rank);
       return;
     case Phase::kWaits:
       if (player.replica->executed() < player.awaited && LacksCommitted(rank)) return;
-      if (player.replica->executed() < player.awaited) return;
+      if (player.replica->executed() < player.awaited && !player.replica->IsLeftBehind()) return;
       ReadAll(rank);
       if (player.phase == Phase::kSeeks) return;
       player.phase = Phase::kComputes;
@@ -33,9 +33,15 @@ void HostSimulation::Train(int32_t rank) {
       return RequestSnapshot(rank);
     case Phase::kMeets:
       return AwaitOthers(rank);
+    case Phase::kGoesOn:
+      return GoOnWithout(rank);
     case Phase::kDone:
       if (player.is_stranded) return;
       ReadAll(rank);
+      if (player.goes_away && player.phase == Phase::kDone) {
+        Serve(rank);
+        player.is_away = true;
+      }
       return PerhapsLeave(rank);
   }
 }
@@ -127,11 +133,16 @@ void HostSimulation::AwaitFlush(int32_t rank) {
   if (player.phase == Phase::kSeeks) return;
   const bool is_flushed = player.replica->IsFlushed();
   if (is_flushed) journal_.OnFlushed(rank, player.replica->executed());
+  rejoined_ += is_flushed && journal_.HasSettled() ? 1 : 0;
   if (LacksCommitted(rank)) return;
   const bool gives_up = player.replica->HasGivenUp();
   player.is_flushed = !gives_up && is_flushed;
   if (!gives_up && !player.is_flushed) return PerhapsStop(rank);
   gave_up_ += gives_up ? 1 : 0;
+  if (gives_up && player.settles) {
+    player.phase = Phase::kGoesOn;
+    return;
+  }
   const bool meets = !gives_up && player.meets;
   player.phase = meets ? Phase::kMeets : Phase::kDone;
   if (meets) player.replica->Meet();
@@ -139,6 +150,31 @@ void HostSimulation::AwaitFlush(int32_t rank) {
   const bool may_end = killed_ == 0 || killed_ < swarm_.most_killed;
   if (player.is_flushed && !meets && may_end && rng_.Percent(70) && CanSpare(rank, false))
     Kill(rank);
+}
+
+// Then its trainer leaves its state, if it is asked, and has gone.
+void HostSimulation::GoOnWithout(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (!player.replica->GoOnWithout()) return;
+  if (player.replica->IsSettled()) NoteSettled(rank);
+  player.has_gone_on = true;
+  player.phase = Phase::kDone;
+  ReadAll(rank);
+}
+
+void HostSimulation::NoteSettled(int32_t rank) {
+  ++settled_;
+  journal_.OnSettled(rank, players_[static_cast<size_t>(rank)].replica->executed(), versions());
+  players_[static_cast<size_t>(rank)].goes_away = true;
+}
+
+// Steps that it has published, and that no version has.
+void HostSimulation::NoteDropped(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const uint64_t dropped = player.replica->dropped() - player.dropped;
+  if (dropped > 0) journal_.OnDropped(rank, dropped);
+  player.dropped += dropped;
+  dropped_ += dropped;
 }
 
 // Losses then are the first that it hears of.
@@ -157,7 +193,7 @@ void HostSimulation::AwaitOthers(int32_t rank) {
     if (unmet.state == State::kRuns && unmet.phase != Phase::kDone) return;
   }
   for (size_t r = 0; player.replica->Unmet().empty() && r < players_.size(); ++r)
-    if (players_[r].state != State::kKilled && !players_[r].leaves &&
+    if (players_[r].state != State::kKilled && !players_[r].leaves && !players_[r].has_gone_on &&
         players_[r].read < player.read)
       journal_.Fail("7: rank " + std::to_string(rank) + " has met rank " + std::to_string(r) +
                     ", which has not applied everything");
@@ -175,12 +211,17 @@ void HostSimulation::Publish(int32_t rank) {
     std::memset(player.replica->open(), 0x55, layout_.length_bytes());
     ++empty_steps_;
     player.awaited = player.replica->Skip();
+    if (player.replica->step() != step) ++player.dropped;
     return;
   }
   RoundJournal::Fill(layout_, rank, step, player.replica->open());
   const double hypers[] = {1.0 / static_cast<double>(step), static_cast<double>(rank)};
   journal_.OnPublish(rank, step);
   player.awaited = player.replica->Publish(hypers);
+  if (player.replica->step() == step) return;
+  ++player.dropped;
+  ++dropped_;
+  journal_.OnNotPublished(rank, step);
 }
 
 void HostSimulation::ReadAll(int32_t rank) {
