@@ -21,7 +21,7 @@ class HostModelSimulation final : public HostSimulation {
     Bytes model;
     uint64_t published = 0;  // its last step that was
     bool has_ended = false;  // finish(), well, and with the final mean
-    bool has_seen_settled = false;
+    uint64_t settled = 0;    // the version that it has seen to be settled
   };
 
   void Check(int32_t rank) override;
@@ -35,6 +35,7 @@ class HostModelSimulation final : public HostSimulation {
   void GoOn(int32_t rank);
   void AwaitEnd(int32_t rank);
   void End(int32_t rank, bool gives_up);
+  void LookForSettled(int32_t rank);
   void AwaitAll(int32_t rank);
   bool IsCalm() const;
 
@@ -113,7 +114,7 @@ void HostModelSimulation::MergeWith(int32_t rank, uint64_t version) {
                   {.executed = executed,
                    .has_mean = has_mean,
                    .consumed = consumed,
-                   .is_flushed = player.is_flushed || trainee.has_seen_settled},
+                   .is_flushed = player.is_flushed || trainee.settled == executed},
                   merged, trainee.model);
   if (merged.late && models_.LastOfAll(merged.version) >= step &&
       player.replica->step() < merged.version)
@@ -143,7 +144,7 @@ void HostModelSimulation::Train(int32_t rank) {
       return AwaitAll(rank);
     case Phase::kGoesOn:
       if (!player.replica->GoOnWithout()) return;
-      TraineeOf(rank).has_seen_settled |= player.replica->IsSettled();
+      LookForSettled(rank);
       if (player.replica->IsSettled()) NoteSettled(rank);
       return End(rank, true);
     default:
@@ -173,17 +174,21 @@ void HostModelSimulation::AwaitEnd(int32_t rank) {
   if (is_flushed) models_.OnFlushed(rank, executed);
   if (LacksCommitted(rank)) return;
   const bool gives_up = player.replica->HasGivenUp();
-  TraineeOf(rank).has_seen_settled |= player.replica->IsSettled();
+  LookForSettled(rank);
   if (!gives_up && !is_flushed) return PerhapsStop(rank);
   player.is_flushed = is_flushed;
   rejoined_ += is_flushed && journal_.HasSettled() ? 1 : 0;
   gave_up_ += gives_up ? 1 : 0;
   if (gives_up && player.settles) {
-    player.is_flushed = false;
     player.phase = Phase::kGoesOn;
     return;
   }
   End(rank, gives_up);
+}
+
+void HostModelSimulation::LookForSettled(int32_t rank) {
+  const Replica& replica = *players_[static_cast<size_t>(rank)].replica;
+  if (replica.IsSettled()) TraineeOf(rank).settled = replica.log().executed();
 }
 
 void HostModelSimulation::End(int32_t rank, bool gives_up) {
@@ -193,7 +198,7 @@ void HostModelSimulation::End(int32_t rank, bool gives_up) {
   player.is_flushed &= !gives_up;
   const ReplicatedEntry* last = player.replica->log().Find(executed);
   TraineeOf(rank).has_ended = TraineeOf(rank).published > 0 &&
-                              (player.is_flushed || TraineeOf(rank).has_seen_settled) &&
+                              (player.is_flushed || TraineeOf(rank).settled == executed) &&
                               last != nullptr && last->body.size() > geometry_.record_bytes();
   const bool meets = !gives_up && player.meets;
   player.phase = meets ? Phase::kMeets : Phase::kDone;
