@@ -96,7 +96,7 @@ struct ReplicaMessage {
   uint64_t need = 0;  // the lowest version of which a snapshot would do; 0: it needs none
   uint64_t cut = 0;   // for how long yet its links may be slow to come back, in nanoseconds
 
-  // Of settling (settlement.h); these take no bytes where all are 0.
+  // For settling (settlement.h); these take no bytes where all are 0.
   uint64_t settled = 0;  // kHeartbeat, kLeave: ReplicatedLog::settled of the no-op entry
   // kAppendResponse: its rank, which has finished so often, wants to go on without others;
   // kHeartbeat: it may.

@@ -1,5 +1,5 @@
-// What a leader does about members that go on from finish() without others (replicated-W26): it
-// settles the last version, and fires none before one of those that have gone on trains on.
+// A leader's part where members go on from finish() without others (replicated-W26): it settles the
+// last version, and fires none before one of those that have gone on trains on.
 //
 //   state       event                                                      becomes
 //   open        a member asks, no version is under way, none that          settling
@@ -49,14 +49,14 @@ class Settlement {
   void OnAccepted() { is_accepted_ = true; }
   bool IsSettling() const { return parts_.log->settled() > 0 && !is_accepted_; }
 
-  // What is told of it, as of now.
+  // Notes the facts that heartbeats tell of it.
   void Look(const std::vector<bool>& lost);
   void Tell(int32_t member, ReplicaMessage* heartbeat) const;
   // That changes.
   void AddNews(std::vector<uint64_t>* news) const;
 
  private:
-  // What a member has told last.
+  // A member, as it has told last.
   struct Member {
     MemberStatus status;
     uint64_t applied = 0, executed = 0, need = 0;

@@ -96,7 +96,7 @@ constexpr std::array<Packing, sizeof...(kBits)> Packings(std::index_sequence<kBi
   return {Packing{PackAs<kLeastBits + kBits>, UnpackAs<kLeastBits + kBits>}...};
 }
 
-// Of codes of so many bits.
+// The functions for codes of so many bits.
 const Packing& PackingOf(int bits) {
   static constexpr auto kPackings =
       Packings(std::make_index_sequence<kMostBits - kLeastBits + 1>());

@@ -23,7 +23,7 @@ inline constexpr uint64_t kRoundSeeds[] = {
     2061503,  // a step without gradient offers anew: the check took it for lost
 };
 
-// Of models.
+// The same for rounds of models.
 inline constexpr uint64_t kModelSeeds[] = {
     2016791,  // a rank whose step was dropped had its own model for parts of the mean (partial-W6a)
 };

@@ -167,7 +167,7 @@ TEST(LatticeTest, WritesItsBytesAndTheSameOnesAgain) {
   EXPECT_EQ((LatticeForm{.bits = 8, .chunk_elems = 1024}.EncodedBytes(2048)), 2u * (1024 + 16));
 }
 
-// Whole numbers of steps are their own codes. Slow and obvious: a bit at a time.
+// Whole numbers of steps are their own codes. The test reads them bit by bit.
 TEST(LatticeTest, CodesFollowEachOtherBitByBit) {
   for (int bits = 2; bits <= 16; ++bits) {
     const auto width = static_cast<size_t>(bits);
