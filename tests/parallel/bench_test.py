@@ -111,7 +111,7 @@ class BenchTest(bench_runs.BenchCase):
 
     def test_model(self) -> None:
         out, found = self.bench("model")
-        wanted = ["alone", "allreduce", "eager", "ddp", "in the arena"]
+        wanted = ["alone", "alone, barrier", "allreduce", "eager", "ddp", "in the arena"]
         self.assertEqual(bench_runs.names(found), wanted)
         self.assertRegex(out, r"eager: [+-]\S+ ms a step beyond alone .* an allreduce in the arena")
 
