@@ -51,14 +51,14 @@ uint64_t Rounds::Skip() {
 uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& publish) {
   // partial-W6a: this rank has written its model, or will, where early copies would go.
   eager_.Forget();
-  is_merged_ = true;
+  copies_early_ = false;
   if (epoch_end_.DropsStep()) return executed() + 1;
   uint64_t* word = memory_->MemberAt(self_);
   const MemberStatus status{words_->Load(word)};
   const bool has_models = memory_->models().on();
   if (status.finished()) step_ = std::max(step_, executed());  // versions were made without it
   step_ = has_models ? step_ + 1 : next_step();
-  is_merged_ = false;
+  copies_early_ = true;
   publish(step_);
   // partial-W9: a late rank does not wait: this wakes the ranks that wait for it.
   if (!has_models && step_ <= executed()) words_->Ring(memory_->EventCountAt());
@@ -162,7 +162,7 @@ bool Rounds::Close(const StateWord& state) {
 // Models: only while the trainer waits for its next model; then no other thread writes open().
 bool Rounds::WantsEager(const StateWord& state) {
   if (!memory_->models().on()) return state.version() == read_ + 1;
-  if (is_merged_) return false;
+  if (!copies_early_) return false;
   const Inclusion& own = collected_.inclusions[static_cast<size_t>(self_)];
   return own.decision == Decision::kIn && own.Names(slot_.offered());
 }
@@ -176,7 +176,7 @@ std::vector<void*> Rounds::OpenSpans() const {
 void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
   MergeOf member{.self = self_, .own = slot_.offered()};
   if (eager_.IsAimedAt(to)) member.eager = &eager_;
-  is_merged_ = true;
+  copies_early_ = false;
   const uint64_t last = executed();
   // partial-W12a: a rank that was superseded goes on from the newest version.
   if (memory_->models().HasSuperseded(member.own.step, last)) version = last;
@@ -210,7 +210,7 @@ uint64_t Rounds::OfferAgain(std::span<const double> hypers) {
   begun_.assign(model, model + memory_->layout().length_bytes());
   const uint64_t before = step_;
   Publish(hypers);
-  is_merged_ = true;
+  copies_early_ = false;
   has_offered_ = step_ > before;
   return step_;
 }

@@ -146,7 +146,7 @@ class Rounds final : public Versions {
   bool skips_ahead_;
   uint64_t last_ = UINT64_MAX;  // no version is made after it
   uint64_t step_ = 0;
-  bool is_merged_ = true;            // models: no early copies: the last one was merged, or dropped
+  bool copies_early_ = false;        // models: the last step is published, and not merged yet
   const std::byte* base_ = nullptr;  // models: the one its work began from; null: not known
   std::vector<std::byte> begun_;     // that, where it is no mean; or the one offered again
   bool has_offered_ = false;         // since its last merge

@@ -15,8 +15,8 @@
 // it is elected by a majority that knows and has accepted no more than it does (IsUpToDate). So a
 // version is committed once, whichever replica stops, and a replica that comes back to it late
 // finds it fenced. The no-op entry of term a counts as well: a version proposed before a, and not
-// committed, never will be. So does a no-op entry that says that the last version is settled
-// (settlement.h): a later leader has it.
+// committed, never will be. A later leader also has a no-op entry by which the last version is
+// settled (settlement.h).
 #ifndef COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
 #define COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
 

@@ -13,8 +13,8 @@
 //
 // The settlement is the no-op entry for the next version, of an attempt of its own
 // (replicated_log.h). So it is accepted, kept and found by a later leader, and by the witness, as
-// an entry is. A member that asks goes on once it is accepted. What members that finish later have
-// published is dropped then, at the leader first: none of it is in a version that is under way.
+// an entry is. A member that asks goes on once it is accepted. Contributions of members that finish
+// later are dropped then, at the leader first: no version that is under way has them.
 //
 // Sans-IO; one thread.
 #ifndef COVEY_CORE_REPLICATED_SETTLEMENT_H_

@@ -163,7 +163,7 @@ class CounterHandler(hvd.elastic.StateHandler):
 
 
 class FrozenHandler(hvd.elastic.ModelStateHandler):
-    """Of modules that are never changed."""
+    """A handler of modules that never change."""
 
     def sync(self) -> None:
         pass

@@ -12,8 +12,8 @@
 //     the same versions, or they are told that those that have more have left, and no other has.
 // 13. Once a rank that lives has gone on without others, no other version is made: a rank that
 //     comes to finish() later ends with the same one (replicated-W26). Half of the seeds have such
-//     ranks. What a late rank drops is in no version (replicated-W27), and a state that it needs
-//     is kept by those that have gone on (replicated-W28).
+//     ranks. No version has a step that a late rank drops (replicated-W27). Ranks that have gone
+//     on keep the state that a late rank needs (replicated-W28).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 

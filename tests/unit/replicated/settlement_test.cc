@@ -41,6 +41,14 @@ class SettlementTest : public ReplicaTest {
     replica(rank).Finish();
     Await([&] { return replica(rank).IsFlushed(); }, "a late rank ends");
   }
+
+  // Its model after it.
+  int64_t Merge(int32_t rank, uint64_t version, Merged* merged) {
+    int64_t model = 0;
+    void* to[] = {&model};
+    replica(rank).Merge(version, to, merged);
+    return model;
+  }
 };
 
 TEST_F(SettlementTest, WhoComesLaterEndsWithTheSameVersion) {
@@ -235,12 +243,9 @@ TEST_F(SettlementTest, WhoComesLaterTakesTheMean) {
     EXPECT_EQ(replica(2).Publish({}), last + 1);
     End(2);
     EXPECT_EQ(replica(2).executed(), last);
-    int64_t mean = 0;
-    void* to[] = {&mean};
     Merged merged;
-    replica(2).Merge(last, to, &merged);
+    EXPECT_EQ(Merge(2, last, &merged), 1);
     EXPECT_EQ(merged.version, last);
-    EXPECT_EQ(mean, 1);
   }
 }
 
@@ -260,11 +265,8 @@ TEST_F(SettlementTest, WhatWasPublishedSinceIsInNoMean) {
   Ticks(3);
   End(2);
   EXPECT_EQ(replica(2).executed(), last);
-  int64_t mean = 0;
-  void* to[] = {&mean};
   Merged merged;
-  replica(2).Merge(last, to, &merged);
-  EXPECT_EQ(mean, 1);
+  EXPECT_EQ(Merge(2, last, &merged), 1);
   EXPECT_FALSE(merged.kept);
 }
 
