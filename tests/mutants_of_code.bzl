@@ -243,6 +243,10 @@ CODE_MUTANTS = {
     "view_locked_pages_are_not_copied": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
     "view_shared_pages_count_as_written": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
     "view_written_pages_are_kept": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
+    "w28_state_goes_with_its_trainer": (
+        ["core/replicated/replica_settlement.cc"],
+        "SettlementTest.WhoHasGoneKeeps*",
+    ),
 }
 
 # The tests; those in C that have a main are in mutants/c_tests.c.
@@ -271,6 +275,7 @@ BODIES = [
     "unit/ops/transports/shm_test.cc",
     "unit/ops/transports/shm_words_test.cc",
     "unit/partial/merge_test.cc",
+    "unit/replicated/settlement_test.cc",
     "unit/train/outer_model_test.cc",
     "unit/train/pass_clock_test.cc",
     "unit/train/round_part_test.cc",

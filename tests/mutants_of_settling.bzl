@@ -9,5 +9,4 @@ SETTLING_MUTANTS = {
     "w26_those_that_leave_take_it_along": (["core/replicated/going_on.cc"], "host_models"),
     "w26_settles_what_is_not_final": (["core/replicated/settlement.cc"], "host_models"),
     "w27_late_rank_merges": (["core/replicated/replica_trainer.cc"], "host_models"),
-    "w28_state_goes_with_its_trainer": (["core/replicated/replica_settlement.cc"], "hosts"),
 }

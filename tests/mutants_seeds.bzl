@@ -95,7 +95,6 @@ KNOWN = {
     "w26_those_that_leave_take_it_along": "64",
     "w26_settles_what_is_not_final": "190",
     "w27_late_rank_merges": "26",
-    "w28_state_goes_with_its_trainer": "617",
     "w23_votes_for_both": "3402",
     "w24_is_never_asked": "42",
     "x4_late_input_is_not_staged": "41",

@@ -43,7 +43,8 @@ constexpr uint64_t kMostRoundSeeds = 6000;  // they are short
 constexpr uint64_t kMostPairSeeds = 12000;  // shorter still
 constexpr uint64_t kControlSeeds = 10;      // of each focus
 constexpr uint64_t kSlowControlSeeds = 40;  // with TEST_SLOW=1
-constexpr rlim_t kLongestSeconds = 1;       // of the processor, a seed: a mutant may never return
+constexpr rlim_t kLongestSeconds = 60;      // of the processor, a seed
+constexpr rlim_t kLongestOfAMutant = 5;     // it may never return; the longest seed takes 1 s
 constexpr unsigned kLongestSleep = 60;      // nor do anything
 
 std::string Run(uint64_t seed, const std::string& focus) {
@@ -70,7 +71,8 @@ std::string Outcome(uint64_t seed, const std::string& focus, bool* is_on) {
   const pid_t child = fork();
   if (child == 0) {
     if (is_on != nullptr) *is_on = true;
-    const rlimit limit{kLongestSeconds, kLongestSeconds};
+    const rlim_t longest = is_on != nullptr ? kLongestOfAMutant : kLongestSeconds;
+    const rlimit limit{longest, longest};
     setrlimit(RLIMIT_CPU, &limit);
     alarm(kLongestSleep);
     const std::string failure = Run(seed, focus);
