@@ -243,6 +243,18 @@ CODE_MUTANTS = {
     "view_locked_pages_are_not_copied": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
     "view_shared_pages_count_as_written": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
     "view_written_pages_are_kept": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
+    "w8_late_model_holds_up_the_others": (
+        ["core/replicated/aggregator.cc"],
+        "SettlementTest.WhatComesLater*",
+    ),
+    "w26_given_up_attempt_is_accepted": (
+        ["core/replicated/replica_settlement.cc"],
+        "SettlementTest.WhatWasGivenUp*",
+    ),
+    "w26_is_quiet_while_it_settles": (
+        ["core/replicated/leader_heartbeats.cc"],
+        "SettlementTest.TheMeanIsTaken*",
+    ),
     "w28_state_goes_with_its_trainer": (
         ["core/replicated/replica_settlement.cc"],
         "SettlementTest.WhoHasGoneKeeps*",

@@ -148,6 +148,10 @@ class BenchTest(bench_runs.BenchCase):
             ["step", "--np", "0"],
             ["step", "--vs", "nccl"],
             ["latency", "--sizes", "8,many"],
+            ["step", "--network", "eth0"],
+            ["codecs", "-H", "a,b"],
+            ["step", "-H", "a,b", "--vs", "mpich"],
+            ["step", "-H", "a:b"],
         ):
             command = [sys.executable, "-c", bench_runs.ENTRY, "bench", *words]
             result = subprocess.run(

@@ -47,10 +47,10 @@ class Work:
 Found = Tuple[List[Row], Dict[str, str]]
 
 
-def rank_main(work: Work, peer_names: Sequence[str], folder: str) -> Found:
+def rank_main(work: Work, peer_names: Sequence[str], folder: Optional[str]) -> Found:
     """Measures and returns (rows, versions), the same on every rank.
 
-    `folder`: an empty folder of the job's.
+    `folder`: an empty folder of the job's; None: its ranks share none, being on several hosts.
     """
     import torch
 
@@ -60,7 +60,7 @@ def rank_main(work: Work, peer_names: Sequence[str], folder: str) -> Found:
 
     covey.init()
     small = work.small
-    flag = Flag(folder, covey.rank(), covey.size())
+    flag = Flag(folder or "", covey.rank(), 1 if folder is None else covey.size())
     with flag, Peers(peer_names, folder) as peers:
         contest = Contest(work.effort, flag)
         rows: List[Row]

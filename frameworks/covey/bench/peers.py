@@ -19,11 +19,12 @@ DDP_BUCKET_ELEMS = 25 * 1024 * 1024 // 4
 """As much as DDP sends at once."""
 
 
-def open_group(backend: str, folder: str) -> None:
-    """torch.distributed of all ranks, which meet in ``folder``: they share it, and it is empty."""
+def open_group(backend: str, folder: Optional[str]) -> None:
+    """torch.distributed of all ranks, which meet in ``folder``: they share it, and it is empty.
+    None: where coveyrun has told them to, by MASTER_ADDR and MASTER_PORT."""
     dist.init_process_group(
         backend,
-        init_method="file://" + os.path.join(folder, "store"),
+        init_method="env://" if folder is None else "file://" + os.path.join(folder, "store"),
         rank=covey.rank(),
         world_size=covey.size(),
         timeout=datetime.timedelta(seconds=120),
@@ -45,8 +46,8 @@ class Peers:
         versions: of what takes part.
     """
 
-    def __init__(self, names: Sequence[str], folder: str) -> None:
-        """`folder` is shared by the ranks and empty."""
+    def __init__(self, names: Sequence[str], folder: Optional[str]) -> None:
+        """`folder` is shared by the ranks and empty, or None: see open_group."""
         self.names = tuple(names)
         self.mpi = next((name for name in names if name in mpis.NAMES), "")
         self.versions: Dict[str, str] = {}

@@ -7,17 +7,20 @@ import os
 import platform
 import statistics
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from covey.bench.contest import Row
+from covey.bench.on_hosts import Where
 from covey.bench.ratio import CONFIDENCE
 
 
-def describe(kind: str, ranks: int) -> Dict[str, Any]:
-    """The facts needed to read the figures. Call it before measuring."""
+def describe(kind: str, ranks: int, where: Optional[Where] = None) -> Dict[str, Any]:
+    """The facts needed to read the figures. Call it before measuring. Cores and load are of this
+    host, also where the ranks are on several ones."""
     return {
         "bench": kind,
         "ranks": ranks,
+        **({} if where is None else where._asdict()),
         "cores": len(os.sched_getaffinity(0)),
         "machine": platform.machine(),
         "system": platform.release(),
@@ -67,9 +70,12 @@ def calibration(row: Row) -> str:
 def table(about: Dict[str, Any], versions: Dict[str, str], rows: Sequence[Row]) -> List[str]:
     """Lines for a person: each contestant's minimum and median, and the ratio of medians to its
     base with a confidence interval; beside a workload its calibration."""
+    where = f"{about['cores']} cores"
+    if "hosts" in about:
+        where = f"{about['hosts']} ({about['security']}; this host has {where})"
     libraries = ", ".join(f"{name}: {version}" for name, version in versions.items())
     lines = [
-        f"{about['bench']}: {about['ranks']} ranks on {about['cores']} cores; minimum / median, "
+        f"{about['bench']}: {about['ranks']} ranks on {where}; minimum / median, "
         f"ratio of medians [{CONFIDENCE:.0%} interval]",
         libraries,
     ]

@@ -16,7 +16,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import asdict, replace
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
@@ -24,6 +23,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import covey
 from covey.bench.bound import ends
 from covey.bench.method_text import setting
+from covey.bench.on_hosts import Where, last_line
 from covey.bench.waiting import (
     SLOW,
     SMALL,
@@ -36,7 +36,6 @@ from covey.bench.waiting import (
 )
 from covey.bench.waiting_show import Line, Panel
 from covey.inject import drawn, parse
-from covey.launch.spec import JobFailed
 from covey.method import full_text, plan
 
 CONTRAST = "allreduce"
@@ -280,8 +279,10 @@ def panels(found: Dict[str, Any], effort: Effort) -> List[Panel]:
     one_stopped = f"one {of_all} stopped for {effort.stop_s:g} s"
     one_slow = f"one {of_all} {SLOW} times slower for good"
     of_host = f"host {places[-1].host} {what} for {effort.stop_s:g} s"
-    late = (f"one random rank {of_all} late by {6e3 * effort.step_s:g} ms each step of "
-            f"{2e3 * effort.step_s:g} ms, {effort.steps} steps")
+    late = (
+        f"one random rank {of_all} late by {6e3 * effort.step_s:g} ms each step of "
+        f"{2e3 * effort.step_s:g} ms, {effort.steps} steps"
+    )
     after, free_pace = "pace of the others after the first wait", "% of free pace"
     return [
         Panel(f"{one_stopped}: longest step of the others", "s", True, stopped.longest),
@@ -294,19 +295,10 @@ def panels(found: Dict[str, Any], effort: Effort) -> List[Panel]:
     ]
 
 
-def bench(hosts: str, small: bool) -> List[Panel]:
-    """Measures on the hosts of a text as `coveyrun -H` takes it. Raises JobFailed."""
+def bench(where: Where, small: bool) -> List[Panel]:
+    """Measures on these hosts. Raises JobFailed."""
     effort = replace(SMALL if small else Effort(), ranks=0)
-    with tempfile.TemporaryDirectory(prefix="covey-bench-") as folder:
-        command = [sys.executable, "-m", "covey", "run", "-H", hosts, "--quiet"]
-        command += ["--output-dir", folder, sys.executable, "-m", "covey.bench.waiting_hosts"]
-        ran = subprocess.run([*command, json.dumps(asdict(effort))], stdin=subprocess.DEVNULL,
-                             stdout=subprocess.DEVNULL, check=False)
-        if ran.returncode != 0:
-            raise JobFailed("the job on several hosts has failed", -1, ran.returncode)
-        path = os.path.join(folder, "rank.0", "stdout")
-        with open(path, encoding="utf-8") as file:
-            found = json.loads(file.read().splitlines()[-1])
+    found = last_line(where, __name__, asdict(effort))
     return panels(found, effort)
 
 

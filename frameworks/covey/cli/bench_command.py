@@ -1,4 +1,4 @@
-"""`covey bench`: measures Covey beside torch's Gloo and DDP, MPI and oneCCL, on this host."""
+"""`covey bench`: measures Covey beside torch's Gloo and DDP, MPI and oneCCL."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from covey.bench import (
     cards,
     cuda_job,
     job,
+    on_hosts,
     picture,
     show,
     waiting,
@@ -21,11 +22,12 @@ from covey.bench import (
 )
 from covey.bench.contest import Effort, Row
 from covey.cli.values import UsageError, number_of_ranks
+from covey.launch.book import SECURITIES
 from covey.launch.check import check_writable_folder
 from covey.launch.hosts import parse as parse_hosts
 from covey.launch.spec import JobFailed, LaunchError
 
-_HELP = "measure Covey beside torch's Gloo and DDP, MPI and oneCCL, on this host"
+_HELP = "measure Covey beside torch's Gloo and DDP, MPI and oneCCL"
 _KINDS = {
     "latency": "blocking sums of 8 B to 4 KiB",
     "allreduce": "blocking sums of 8 B to 64 MiB",
@@ -43,6 +45,7 @@ _EPILOG = """examples:
   covey bench allreduce --np 4 --vs none --out results
   covey bench step --np 8 --device cuda
   covey bench allreduce --sizes 8,64KiB,1MiB,25MB --vs gloo,openmpi,mpich
+  covey bench allreduce -H a:4,b:4
   covey bench waiting -H a,b,c,d
 
 The contestants take turns in the same processes. Compare figures of one run only, and rather the
@@ -53,6 +56,9 @@ A process holds one MPI: each further one has a job of its own, in which Covey t
 Every library has its own defaults, also for the binding of processes to cores. "NAME, C" is called
 in a loop in C, the others from Python. Missing libraries are named; tools/setup --with bench-peers
 brings them.
+
+Between hosts (-H) coveyrun starts the ranks as it starts a job's, over the network and with the
+encryption that jobs have there; Gloo, which has none, and DDP over it take part.
 
 On cards (--device cuda) a job measures one path: nccl, ipc, then staged, as far as there are, each
 beside torch's NCCL where every rank has a GPU, else beside torch's Gloo. `allreduce` says GB/s
@@ -116,8 +122,18 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--rounds", type=number_of_ranks, default=5, help="turns of each (5)")
     parser.add_argument("--samples", type=number_of_ranks, default=5, help="samples per turn (5)")
     parser.add_argument("--out", metavar="DIR", help="also write DIR/WHAT.json and DIR/WHAT.png")
-    parser.add_argument("-H", "--hosts", metavar="HOST:N,...",
-                        help="of waiting: on these hosts, as coveyrun -H starts ranks")
+    parser.add_argument(
+        "-H",
+        "--hosts",
+        metavar="HOST:N,...",
+        help="on these hosts, N ranks on each, as coveyrun -H starts them, instead of --np",
+    )
+    parser.add_argument("--network", metavar="IFACE|CIDR", help="with -H: as coveyrun takes it")
+    parser.add_argument(
+        "--network-security",
+        choices=SECURITIES,
+        help="with -H: as coveyrun takes it (tls)",
+    )
     parser.add_argument("--small", action="store_true", help="little work: does it run at all?")
     parser.set_defaults(act=_act, parser=parser)
 
@@ -133,13 +149,17 @@ def _act(arguments: argparse.Namespace) -> int:
         return _act_waiting(arguments)
     if kind in job.ALONE:
         arguments.size = 1
-    about = show.describe(kind, arguments.size)
     found: List[Row] = []
     try:
+        where = _where(arguments)
+        if where is not None:
+            arguments.size = _slots(where)
+        about = show.describe(kind, arguments.size, where)
         if arguments.out is not None:
             check_writable_folder("--out", arguments.out)
         on_cuda = arguments.device == "cuda"
-        for rows, versions in (_on_cards if on_cuda else _on_host)(arguments, about):
+        on_cpu = _on_host if arguments.hosts is None else _on_hosts
+        for rows, versions in (_on_cards if on_cuda else on_cpu)(arguments, about):
             found += rows
             about.update(versions)
             print("\n".join(show.table(about, versions, rows)), flush=True)
@@ -160,8 +180,11 @@ def _act(arguments: argparse.Namespace) -> int:
 
 def _unfit(arguments: argparse.Namespace) -> Optional[str]:
     """Why this cannot be measured on the device asked for; None: it can."""
-    if arguments.hosts is not None and arguments.kind != "waiting":
-        return f"{arguments.kind} is measured on one host; waiting has -H"
+    if arguments.hosts is not None:
+        return _unfit_for_hosts(arguments)
+    for name in ("network", "network_security"):
+        if getattr(arguments, name) is not None:
+            return f"--{name.replace('_', '-')} is for several hosts: -H"
     if arguments.device == "cpu":
         return "kernels are those of cards: --device cuda" if arguments.kind == "kernels" else None
     if arguments.kind not in cards.KINDS:
@@ -170,6 +193,31 @@ def _unfit(arguments: argparse.Namespace) -> Optional[str]:
         return f"{arguments.vs[0]} does not take part on cuda: torch's own do, or --vs none"
     missing = cards.missing(_torch())
     return missing or (cards.without_kernels() if arguments.kind == "kernels" else None)
+
+
+def _unfit_for_hosts(arguments: argparse.Namespace) -> Optional[str]:
+    kinds = (*on_hosts.KINDS, "waiting")
+    if arguments.kind not in kinds:
+        return f"{arguments.kind} is measured on one host; {', '.join(kinds)} have -H"
+    if arguments.device != "cpu":
+        return "-H measures the CPUs of hosts: without --device"
+    for name in arguments.vs or ():
+        if name not in on_hosts.PEERS:
+            return f"{name} does not take part between hosts: {', '.join(on_hosts.PEERS)} do"
+    return None
+
+
+def _where(arguments: argparse.Namespace) -> Optional[on_hosts.Where]:
+    """None: on this host."""
+    if arguments.hosts is None:
+        return None
+    security = arguments.network_security or SECURITIES[0]
+    return on_hosts.Where(arguments.hosts, arguments.network, security)
+
+
+def _slots(where: on_hosts.Where) -> int:
+    """The ranks of all hosts. Raises LaunchError."""
+    return sum(host.slots for host in parse_hosts(where.hosts))
 
 
 def _torch() -> Any:
@@ -194,6 +242,15 @@ def _on_host(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[j
         yield job.measure(_work(arguments), arguments.size, mpi, peer_names)
 
 
+def _on_hosts(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[job.Found]:
+    names = job.DEFAULT_PEERS[arguments.kind] if arguments.vs is None else arguments.vs
+    about["absent"] = {}
+    peer_names = [name for name in names if name in on_hosts.PEERS]
+    where = _where(arguments)
+    assert where is not None
+    yield on_hosts.measure(_work(arguments), where, peer_names)
+
+
 def _on_cards(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[job.Found]:
     torch = _torch()
     about.update(device="cuda", **cards.describe(torch))
@@ -212,14 +269,14 @@ def _on_cards(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[
 
 
 def _act_waiting(arguments: argparse.Namespace) -> int:
-    hosts = arguments.hosts
+    where = _where(arguments)
     try:
-        size = 8 if hosts is None else sum(host.slots for host in parse_hosts(hosts))
+        size = 8 if where is None else _slots(where)
         about = show.describe("waiting", size)
         if arguments.out is not None:
             check_writable_folder("--out", arguments.out)
         small = arguments.small
-        panels = waiting.bench(small) if hosts is None else waiting_hosts.bench(hosts, small)
+        panels = waiting.bench(small) if where is None else waiting_hosts.bench(where, small)
     except LaunchError as error:
         sys.stderr.write(f"covey bench: {error}\n")
         return 2

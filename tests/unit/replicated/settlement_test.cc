@@ -227,6 +227,29 @@ TEST_F(SettlementTest, WhoHasGoneKeepsAStateForThoseThatComeLater) {
   End(2);
 }
 
+// The attempt of a version that the leader has given up: it becomes whole elsewhere afterwards.
+TEST_F(SettlementTest, WhatWasGivenUpIsNotAccepted) {
+  numbers_ = 24;  // a shard for each rank
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  for (const int32_t rank : {0, 1}) replica(rank).Finish();
+  Ticks(2);
+  Publish(2);
+  Cut({{2, 1}});
+  Ticks(4);
+  Stop(2);
+  ASSERT_EQ(replica(0).executed(), 2u);
+  const auto settles = [&] {
+    replica(0).GoOnWithout();
+    return replica(0).log().settled() > 0;
+  };
+  Await(settles, "the leader settles");
+  Cut({});
+  Ticks(1);  // what the leader says, then what is missing
+  EXPECT_GT(replica(1).log().settled(), 0u);
+  EXPECT_FALSE(replica(1).log().uncommitted().has_value());
+}
+
 // Models: the mean that it was missing in, as it is; also if it has published none.
 TEST_F(SettlementTest, WhoComesLaterTakesTheMean) {
   for (const bool has_published : {true, false}) {
@@ -247,6 +270,41 @@ TEST_F(SettlementTest, WhoComesLaterTakesTheMean) {
     EXPECT_EQ(Merge(2, last, &merged), 1);
     EXPECT_EQ(merged.version, last);
   }
+}
+
+// Models: until a majority knows of it, a later leader may have a mean that its model is in.
+TEST_F(SettlementTest, TheMeanIsTakenOnceAMajorityKnows) {
+  Open(5, 100, {}, {.group_size = 5, .sync_every = 1000});
+  TrainTo(2, {0, 1, 2, 3, 4});
+  GiveUp({0, 1, 3, 4});
+  Cut({{0, 1}, {0, 3}, {0, 4}});
+  EXPECT_FALSE(replica(0).GoOnWithout());
+  Ticks(1);
+  Publish(2);
+  replica(2).Finish();
+  for (int i = 0; i < 5; ++i, Tick()) EXPECT_FALSE(replica(2).IsFlushed());
+  EXPECT_GT(replica(2).log().settled(), 0u);
+  Cut({});
+  End(2);
+}
+
+// Models: a model that has come since does not keep the others from the mean.
+TEST_F(SettlementTest, WhatComesLaterHoldsUpNoRank) {
+  Open(3, 100, {}, {.group_size = 3, .sync_every = 1000});
+  TrainTo(2, {0, 1, 2});
+  Cut({{0, 2}, {2, 0}});
+  GiveUp({0, 1});
+  GoOnWithout({0});
+  const uint64_t last = replica(0).executed();
+  Publish(2);
+  Cut({});
+  Ticks(3);
+  EXPECT_TRUE(replica(1).IsSettled());
+  GoOnWithout({1});
+  Merged merged;
+  EXPECT_EQ(Merge(1, last, &merged), 1);
+  EXPECT_EQ(merged.version, last);
+  End(2);
 }
 
 // Models: it has published one since, of which it had not heard that no version will have it.
