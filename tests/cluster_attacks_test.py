@@ -16,7 +16,7 @@ from cluster_test import _LIMIT_S, _ROOT
 _SCRIPT = str(_ROOT / "examples" / "experiments" / "attacks_between_hosts.py")
 _SECONDS = "3"
 _MOST_THREADS, _MOST_MIB = 64, 64  # Of a process; the memory beside that without an attack.
-_ROW = r"(\w.*?) +formed in +[\d.]+ s +\d+ +\d+ steps/s +(\d+) threads +(\d+) MiB"
+_ROW = r"(\w.*?) +formed in +[\d.]+ s +\d+ +\d+ steps/s +(\d+) threads +(\d+) MiB +(.*)"
 
 
 @unittest.skipUnless(has_tcp(), "libcovey_tcp.so is not there")
@@ -25,8 +25,13 @@ class AttacksTest(Hosts):
         with tensors.start("a", sys.executable, _SCRIPT, _SECONDS, env=self.env) as script:
             said = script.communicate(timeout=5 * _LIMIT_S)[0]
         self.assertEqual(script.returncode, 0, said)
-        rows = {kind: (int(threads), int(mib)) for kind, threads, mib in re.findall(_ROW, said)}
+        rows = {kind: (int(threads), int(mib)) for kind, threads, mib, _ in re.findall(_ROW, said)}
         self.assertEqual(len(rows), 7, said)
+        for kind, _, _, attacked in re.findall(_ROW, said):
+            words = {"none": "^$", "another job's worker": "4 workers"}.get(
+                kind, r"[1-9]\d* connections"
+            )
+            self.assertRegex(attacked, words, kind)
         for kind, (threads, mib) in rows.items():
             self.assertLessEqual(threads, _MOST_THREADS, kind)
             self.assertLessEqual(mib, rows["none"][1] + _MOST_MIB, kind)

@@ -104,7 +104,7 @@ def worker(book: str, own_rank: int) -> "subprocess.Popen[bytes]":
     size = len(book.splitlines()) - 3
     env = {**os.environ, "COVEY_RANK": str(own_rank), "COVEY_SIZE": str(size),
            "COVEY_BOOK_FD": str(text), "COVEY_LISTEN_FD": str(listener.fileno()),
-           "COVEY_LEASE": "3600s", "COVEY_START_TIMEOUT": "3600s"}
+           "COVEY_LEASE": "3600s", "COVEY_START_TIMEOUT": "7200s"}
     code = "import covey; covey.init()"
     with listener:
         return subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.DEVNULL,
@@ -144,6 +144,7 @@ def attacker(folder: str, kind: str, seconds: float) -> None:
         processes = [worker("\n".join(head + lines) + "\n", number) for number in range(len(ports))]
         time.sleep(seconds)
         for process in processes:
+            assert process.poll() is None, "a worker has ended by itself"
             process.kill()
             process.wait()
         print(f"{len(processes)} workers, dialing again and again")
@@ -201,6 +202,7 @@ def measured(folder: pathlib.Path, kind: str, seconds: float, hosts: Sequence[st
             formed = time.monotonic() - begun
             under = pace(folder, seconds / 2)
             said = other.communicate()[0].strip()
+            assert other.returncode == 0, f"{kind}: the attack has failed"
         after = pace(folder, seconds / 4)
         threads, peak = (max(int(row[i]) for row in rows(folder)) for i in (2, 3))
         return (f"{kind:22} formed in {formed:5.2f} s  {under:6.0f} {after:6.0f} steps/s  "
