@@ -54,9 +54,10 @@ bool RoundPart::IsOver() const {
   return HasEnded() && !misses_;
 }
 
-bool RoundPart::MayGoOnWithout() const {
+bool RoundPart::MayGoOnWithout(int64_t end) const {
   // train-T22: elsewhere members that go on and one that comes later part for good.
-  return length_ == kForever;
+  const bool is_last = length_ == kForever || from_ + length_ >= end;
+  return is_last && !HasEnded();
 }
 
 // Whether this rank publishes after its next update.
