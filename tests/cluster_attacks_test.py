@@ -25,9 +25,10 @@ class AttacksTest(Hosts):
         with tensors.start("a", sys.executable, _SCRIPT, _SECONDS, env=self.env) as script:
             said = script.communicate(timeout=5 * _LIMIT_S)[0]
         self.assertEqual(script.returncode, 0, said)
-        rows = {kind: (int(threads), int(mib)) for kind, threads, mib, _ in re.findall(_ROW, said)}
+        found = re.findall(_ROW, said)
+        rows = {kind: (int(threads), int(mib)) for kind, threads, mib, _ in found}
         self.assertEqual(len(rows), 7, said)
-        for kind, _, _, attacked in re.findall(_ROW, said):
+        for kind, _, _, attacked in found:
             words = {"none": "^$", "another job's worker": "4 workers"}.get(
                 kind, r"[1-9]\d* connections"
             )

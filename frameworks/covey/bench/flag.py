@@ -20,14 +20,14 @@ _BYTES = 4096
 class Flag:
     """Words that ranks 0 and 1 share, in a file of the job's folder.
 
-    Within `with`; every rank of the job makes one.
+    Within `with`; every rank of the job makes one. Without a folder that they share there is none.
     """
 
-    def __init__(self, folder: str, rank: int, size: int) -> None:
-        self._side: Optional[int] = rank if rank < 2 <= size else None
+    def __init__(self, folder: Optional[str], rank: int, size: int) -> None:
+        self._side: Optional[int] = rank if folder is not None and rank < 2 <= size else None
         self._memory: Any = None
         self._word: Any = None
-        self._path = os.path.join(folder, "flag")
+        self._path = os.path.join(folder or "", "flag")
 
     def __enter__(self) -> Flag:
         if self._side is not None:

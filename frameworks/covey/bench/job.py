@@ -60,7 +60,7 @@ def rank_main(work: Work, peer_names: Sequence[str], folder: Optional[str]) -> F
 
     covey.init()
     small = work.small
-    flag = Flag(folder or "", covey.rank(), 1 if folder is None else covey.size())
+    flag = Flag(folder, covey.rank(), covey.size())
     with flag, Peers(peer_names, folder) as peers:
         contest = Contest(work.effort, flag)
         rows: List[Row]

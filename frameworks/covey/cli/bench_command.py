@@ -145,20 +145,20 @@ def _act(arguments: argparse.Namespace) -> int:
     if why_not is not None:
         sys.stderr.write(f"covey bench: {why_not}\n")
         return 2
+    arguments.where = _where(arguments)
     if kind == "waiting":
         return _act_waiting(arguments)
     if kind in job.ALONE:
         arguments.size = 1
     found: List[Row] = []
     try:
-        where = _where(arguments)
-        if where is not None:
-            arguments.size = _slots(where)
-        about = show.describe(kind, arguments.size, where)
+        if arguments.where is not None:
+            arguments.size = _slots(arguments.where)
+        about = show.describe(kind, arguments.size, arguments.where)
         if arguments.out is not None:
             check_writable_folder("--out", arguments.out)
         on_cuda = arguments.device == "cuda"
-        on_cpu = _on_host if arguments.hosts is None else _on_hosts
+        on_cpu = _on_host if arguments.where is None else _on_hosts
         for rows, versions in (_on_cards if on_cuda else on_cpu)(arguments, about):
             found += rows
             about.update(versions)
@@ -246,9 +246,7 @@ def _on_hosts(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[
     names = job.DEFAULT_PEERS[arguments.kind] if arguments.vs is None else arguments.vs
     about["absent"] = {}
     peer_names = [name for name in names if name in on_hosts.PEERS]
-    where = _where(arguments)
-    assert where is not None
-    yield on_hosts.measure(_work(arguments), where, peer_names)
+    yield on_hosts.measure(_work(arguments), arguments.where, peer_names)
 
 
 def _on_cards(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[job.Found]:
@@ -269,7 +267,7 @@ def _on_cards(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[
 
 
 def _act_waiting(arguments: argparse.Namespace) -> int:
-    where = _where(arguments)
+    where: Optional[on_hosts.Where] = arguments.where
     try:
         size = 8 if where is None else _slots(where)
         about = show.describe("waiting", size)

@@ -245,7 +245,7 @@ TEST_F(SettlementTest, WhatWasGivenUpIsNotAccepted) {
   };
   Await(settles, "the leader settles");
   Cut({});
-  Ticks(1);  // what the leader says, then what is missing
+  Ticks(1);  // the message of the leader, then the pieces of rank 2
   EXPECT_GT(replica(1).log().settled(), 0u);
   EXPECT_FALSE(replica(1).log().uncommitted().has_value());
 }
