@@ -198,7 +198,7 @@ COVEY_API covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer 
  * all that was published is applied. When ranks are missing for max_wait it ends with COVEY_TIMEOUT
  * if it is strict (1), the message names them, and it goes on when called again; else (0) it ends
  * with what those have that are there, and a missing rank that comes later with the same. In a part
- * that another one follows (then=) it is strict. Does not wait. */
+ * that another one follows (then=), or with which the trainer ends, it is strict. Does not wait. */
 COVEY_API covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer,
                                           int32_t strict, covey_error* error);
 

@@ -54,10 +54,9 @@ bool RoundPart::IsOver() const {
   return HasEnded() && !misses_;
 }
 
-bool RoundPart::MayGoOnWithout(int64_t end) const {
+bool RoundPart::MayGoOnWithout() const {
   // train-T22: elsewhere members that go on and one that comes later part for good.
-  const bool is_last = length_ == kForever || from_ + length_ >= end;
-  return is_last && !HasEnded();
+  return length_ == kForever;
 }
 
 // Whether this rank publishes after its next update.

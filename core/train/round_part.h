@@ -93,8 +93,8 @@ class RoundPart {
   void NoteOver() { left_at_ = reached(); }
   // That is so if all have met, too.
   bool HasEnded() const;
-  // finish() may go on without missing members. `end`: of the training.
-  bool MayGoOnWithout(int64_t end) const;
+  // finish() may go on without missing members.
+  bool MayGoOnWithout() const;
   bool MayEndWith(uint64_t version) const { return ending_ > 0 && version >= ending_; }
   // Rounds of models follow, and `version` is the last before them.
   bool IsLast(uint64_t version) const { return hands_over_ && version >= ending_; }

@@ -230,7 +230,7 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   if (stage == Stage::kHandOver && status.ok()) HandOver(result);
   if (status.ok()) return Next(now);
   const bool ends_wait = stage == Stage::kFlush || stage == Stage::kMeet;
-  const bool may_go_on = !is_strict_ && rounds_->MayGoOnWithout(options_.end);
+  const bool may_go_on = !is_strict_ && rounds_->MayGoOnWithout();
   if (ends_wait && may_go_on && status.code() == StatusCode::kTimeout) {
     unfit_ = status.message();
     stages_.resize(at_ + 1);
