@@ -105,7 +105,6 @@ _MUTANTS = dict(SETTLING_MUTANTS, **{
     "reports_pile_up": (["core/engine/runtime.cc"], "reports"),
     "tick_before_data": (["core/run/begin_stage.cc"], "none"),
     "train_goes_on_where_a_part_ends": (["core/train/round_part.cc"], "trainers"),
-    "train_earlier_meeting_counts": (["core/train/trainer.cc"], "trainers"),
     "train_finish_does_not_end_rounds": (["core/train/trainer_parts.cc"], "trainers"),
     "train_part_ends_without_the_others": (["core/train/trainer_parts.cc"], "trainers"),
     "w8_attempt_is_no_wait": (["core/replicated/aggregator.cc"], "host_silence"),

@@ -31,7 +31,6 @@ KNOWN = {
     "p5_progress_is_dropped": "26",
     "p9_ranks_draw_apart": "53",
     "p11_lost_partner_is_waited_for": "45",
-    "train_earlier_meeting_counts": "11686, 12209",
     "train_finish_does_not_end_rounds": "185",
     "train_goes_on_where_a_part_ends": "120",
     "train_handover_waits_for_the_overdue": "11",

@@ -72,7 +72,6 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
     default:
       *status = PerformHere(exchange, fitness, hypers, result);
   }
-  if (exchange.stage == Stage::kMeet) result->goes_on = options_.port->HasAnyGoneOn();
   if (event == RoundsPort::Event::kAsked) result->event = StageResult::Event::kAsked;
   if (event == RoundsPort::Event::kBehind) result->event = StageResult::Event::kBehind;
   result->is_left = event == RoundsPort::Event::kLeft;

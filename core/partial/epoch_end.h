@@ -57,8 +57,6 @@ class EpochEnd {
   // are so far, because until then one may need a snapshot.
   virtual void Meet() = 0;
   virtual std::vector<int32_t> Unmet() = 0;
-  // Then: a member has met others with another version, without this rank, and trains on.
-  virtual bool HasAnyGoneOn() = 0;
 
   // This rank will publish, read and wait no more.
   virtual void Leave() = 0;

@@ -27,7 +27,7 @@
 //     cursor words   [buffers] by CAS: tiles claimed              see Cursor
 //     tile words     [buffers][1 + tiles of all sums] the version that was done there; number 0
 //                    is the record
-//     met words      [size] the owner                             see MetWord
+//     met words      [size] the owner: after so many flushes it had applied everything
 //     snapshots      a member that needs one, a member that makes one   see snapshots.h
 //
 // Words change by Store where one rank writes, else by CompareExchange, and every word that others
@@ -99,19 +99,6 @@ struct MemberStatus {
 
   bool finished() const { return word % 2 == 1; }
   uint64_t times() const { return (word + 1) / 2; }  // it has finished so often
-};
-
-// The met word: after so many flushes the member had applied everything, the last version too.
-struct MetWord {
-  static constexpr int kVersionBits = 40;
-
-  uint64_t times = 0;
-  uint64_t version = 0;
-
-  uint64_t Word() const { return times << kVersionBits | version; }
-  static MetWord Of(uint64_t word) {
-    return {.times = word >> kVersionBits, .version = word & ((uint64_t{1} << kVersionBits) - 1)};
-  }
 };
 
 enum class SlotState : uint8_t { kOpen = 0, kPublished = 1, kTaken = 2 };

@@ -247,11 +247,6 @@ bool RoundsPort::LacksSnapshot(uint64_t version) {
   return versions().epoch_end().LacksSnapshot(version);
 }
 
-bool RoundsPort::HasAnyGoneOn() {
-  const std::lock_guard lock(mutex_);
-  return versions().epoch_end().HasAnyGoneOn();
-}
-
 Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
   {
     const std::lock_guard lock(mutex_);

@@ -145,8 +145,6 @@ class RoundsPort {
   bool LacksSnapshot(uint64_t version);
   // After FinishServing, when everything is applied: until all that live are so far.
   Status MeetServing(uint64_t applied, Time deadline, Event* event);
-  // Then: see EpochEnd.
-  bool HasAnyGoneOn();
   // Whether one is to be given now. *unused: the block of an old one, which can be freed;
   // Transport::kNoOffset: there is none. Nothing else is read but one word.
   virtual bool IsAsked(uint64_t applied, uint64_t* unused) = 0;

@@ -142,25 +142,16 @@ SharedEpochEnd::Donors SharedEpochEnd::FindDonors() {
 }
 
 void SharedEpochEnd::Meet() {
-  const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
-  const MetWord met{.times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times(),
-                    .version = state.executed};
-  words_->Store(memory_->MetAt(self_), met.Word());
+  const MemberStatus status{words_->Load(memory_->MemberAt(self_))};
+  words_->Store(memory_->MetAt(self_), status.times());
   words_->Ring(memory_->EventCountAt());
 }
 
 std::vector<int32_t> SharedEpochEnd::Unmet() {
-  const uint64_t times = MetWord::Of(words_->Load(memory_->MetAt(self_))).times;
+  const uint64_t times = words_->Load(memory_->MetAt(self_));
   return MissingMembers(memory_->size(), [&](int32_t i) {
-    return MetWord::Of(words_->Load(memory_->MetAt(i))).times >= times || IsGone(i);
+    return words_->Load(memory_->MetAt(i)) >= times || IsGone(i);
   });
-}
-
-bool SharedEpochEnd::HasAnyGoneOn() {
-  const uint64_t met = words_->Load(memory_->MetAt(self_));
-  for (int32_t i = 0; i < memory_->size(); ++i)
-    if (words_->Load(memory_->MetAt(i)) != met && !IsGone(i)) return true;
-  return false;
 }
 
 void SharedEpochEnd::Leave() {

@@ -39,7 +39,6 @@ class SharedEpochEnd final : public EpochEnd {
   Donors FindDonors() override;
   void Meet() override;
   std::vector<int32_t> Unmet() override;
-  bool HasAnyGoneOn() override;
   // This rank will touch no block any more. Then nothing but HaveAllLeft may be called, which says
   // whether its own block can be given back.
   void Leave() override;

@@ -128,7 +128,6 @@ class Replica final : public Versions, public EpochEnd {
   bool IsSettled() const;
   void Meet() override;
   std::vector<int32_t> Unmet() override;
-  bool HasAnyGoneOn() override;
   void Leave() override;
   bool HaveAllLeft() override;
   // Its process leaves, after Leave(). The replica departs once those that it hears of have what

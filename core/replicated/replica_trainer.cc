@@ -161,26 +161,16 @@ bool Replica::IsGone(int32_t member) const {
 }
 
 void Replica::Meet() {
-  met_ = MetWord{.times = MemberStatus{member_status_}.times(), .version = log_.executed()}.Word();
+  met_ = MemberStatus{member_status_}.times();
   if (leader_ >= 0) SendAppendResponse(leader_);
 }
 
 std::vector<int32_t> Replica::Unmet() {
-  const uint64_t times = MetWord::Of(met_).times;
   return MissingMembers(shape_.size, [&](int32_t i) {
     const auto index = static_cast<size_t>(i);
     const bool is_known = index < heartbeat_.mets.size();
-    return (is_known && MetWord::Of(heartbeat_.mets[index]).times >= times) || IsGone(i);
+    return (is_known && heartbeat_.mets[index] >= met_) || IsGone(i);
   });
-}
-
-bool Replica::HasAnyGoneOn() {
-  for (int32_t i = 0; i < shape_.size; ++i) {
-    const auto index = static_cast<size_t>(i);
-    const bool is_known = index < heartbeat_.mets.size();
-    if (is_known && heartbeat_.mets[index] != met_ && !IsGone(i)) return true;
-  }
-  return false;
 }
 
 bool Replica::HaveAllLeft() {

@@ -98,7 +98,6 @@ struct StageResult {
   bool is_overdue = false;  // kMerge: this rank is
   bool is_kept = false;     // kMerge: it is the mean, and this rank's progress
   bool is_left = false;     // kAwait: others have ended finish() without this rank
-  bool goes_on = false;     // kMeet: a member trains on: it had met others before, without this one
   bool is_needed = false;   // kRead: this rank is to leave its state for those that were not in it
   bool has_more = false;  // kHandOver: a contribution that no version has is this rank's gradients
   bool has_all = false;   // kMerge: each member has been in a version of these rounds

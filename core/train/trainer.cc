@@ -223,8 +223,7 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   // train-T18: no rank needs what it was in before.
   const bool is_last_in = stage == Stage::kMerge && status.ok() && result.has_all;
   if (is_last_in && handover_.past != kNoPart) Insert({Stage::kRelease});
-  // train-T22: members that train on have met earlier, without this rank.
-  const bool is_met = result.event == StageResult::Event::kMade && !result.goes_on;
+  const bool is_met = result.event == StageResult::Event::kMade;
   if (stage == Stage::kMeet) has_met_ = status.ok() && is_met;
   if (stage == Stage::kLeave) LeaveRounds();
   if (stage == Stage::kHandOver && status.ok()) HandOver(result);

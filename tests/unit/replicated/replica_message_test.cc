@@ -122,7 +122,7 @@ TEST(ReplicaMessageTest, WordsOfMembersAreReadAsTheyWereWritten) {
   ReplicaMessage heartbeat{.kind = Kind::kHeartbeat};
   heartbeat.list = {kHasLeft, 2, 3};
   heartbeat.needs = {0, 1, 0};
-  heartbeat.mets = {uint64_t{1} << 40 | 5, 0, 0};
+  heartbeat.mets = {2, 0, 0};
   heartbeat.silences = {0, 1'234'567'890'123, 0};
   const ReplicaMessage written = heartbeat;
   heartbeat.Pack(Geometry());
