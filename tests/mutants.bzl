@@ -144,7 +144,6 @@ _MUTANTS = dict(SETTLING_MUTANTS, **{
     "w6_a_claim_is_waited_for": (["core/partial/tiles.cc"], "rounds"),
     "w6_copied_without_a_look": (["core/partial/tiles.cc"], "rounds"),
     "w6_copied_early_before_it_is_done": (["core/partial/eager_copy.cc"], "rounds"),
-    "w6_dropped_step_keeps_early_copies": (["core/partial/rounds.cc"], "models"),
     "w6_merged_early_elsewhere": (["core/partial/eager_copy.cc"], "models"),
     "w6_pins_are_ignored": (["core/partial/log.cc"], "rounds"),
     "w7_counts_again_for_the_next_leader": (["core/replicated/leader_state.cc"], "hosts"),

@@ -243,6 +243,14 @@ CODE_MUTANTS = {
     "view_locked_pages_are_not_copied": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
     "view_shared_pages_count_as_written": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
     "view_written_pages_are_kept": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
+    "w10_one_in_need_fires": (
+        ["core/partial/rounds.cc"],
+        "EndingTest.WhoLooksForASnapshot*",
+    ),
+    "w6_dropped_step_keeps_early_copies": (
+        ["core/partial/rounds.cc"],
+        "MergeTest.ADroppedStep*",
+    ),
     "w8_late_model_holds_up_the_others": (
         ["core/replicated/aggregator.cc"],
         "SettlementTest.WhatComesLater*",
@@ -287,6 +295,7 @@ BODIES = [
     "unit/ops/transports/shm_test.cc",
     "unit/ops/transports/shm_words_test.cc",
     "unit/partial/merge_test.cc",
+    "unit/partial/rounds_test.cc",
     "unit/replicated/settlement_test.cc",
     "unit/train/outer_model_test.cc",
     "unit/train/pass_clock_test.cc",

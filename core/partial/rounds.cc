@@ -98,9 +98,14 @@ Time Rounds::Advance(Time now, bool* moved) {
     // train-T18: what a version after the last one had would count for late ranks alone.
     if (state.executed >= last_) return kNever;
     const MemberStatus status{words_->Load(memory_->MemberAt(self_))};
-    const WaitingRank self{.step = step_, .finished = status.finished(), .max_wait = max_wait_};
+    // partial-W10a: a rank that could give a snapshot may not have read the last version yet.
+    const bool may_fire = !snapshots_.IsInNeed();
+    const WaitingRank self{.step = may_fire ? step_ : 0,
+                           .finished = may_fire && status.finished(),
+                           .max_wait = max_wait_};
     const Arrivals::Answer answer = arrivals_.FireAt(state.version(), epoch_end_.lost(), self, now);
     if (answer.at > now) return answer.at;
+    if (!may_fire) return kNever;
     *moved = true;
     if (!Fire(&state, answer)) return now;
   }

@@ -116,7 +116,7 @@ void Snapshots::AskFor(uint64_t version) {
 }
 
 void Snapshots::SetInNeed(bool is_in_need) {
-  if ((need_ % 2 == 1) != is_in_need) ++need_;
+  if (IsInNeed() != is_in_need) ++need_;
   words_->Store(memory_->OfferAt(self_) + 3, need_);
 }
 

@@ -96,6 +96,8 @@ class Snapshots {
   // One that is later than `applied` and from which the log leads on: an offer that stands, or
   // else it asks for one, and `member` is -1.
   Offer Find(uint64_t applied, uint64_t executed);
+  // Whether this rank looks for one. Loads nothing.
+  bool IsInNeed() const { return need_ % 2 == 1; }
   // Odd while `member` looks for one itself; only grows.
   uint64_t NeedOf(int32_t member) const { return words_->Load(memory_->OfferAt(member) + 3); }
   // Whether one of `version`, or of a later one, stands.

@@ -35,8 +35,8 @@
 //   LOOK      -                DUE, of a version that is due in a moment; else as if it had ended
 //   DUE       -                APPLY
 //
-// A finish() that is not strict goes on when FLUSH or MEET has timed out, in the last part of a
-// training: GO ON; of deltas adopt, LOAD; serve.
+// A finish() that is not strict goes on when FLUSH or MEET has timed out, in a part that has no
+// end: GO ON; of deltas adopt, LOAD; serve.
 //
 // Rounds of gradients that rounds of models follow have no version after their end: await and flush
 // last until that one, and no longer.

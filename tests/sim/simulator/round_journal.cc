@@ -360,6 +360,14 @@ void RoundJournal::OnWithdrawn(int32_t rank, const Contribution& c, const std::b
     if (std::memcmp(expected.data() + tile.offset_bytes, content + tile.offset_bytes,
                     tile.count * SizeOf(tile.dtype)) != 0)
       Fail("2: " + Name(rank) + " has taken back something else");
+  // Those that had finished before do not know what it publishes in their place.
+  const auto kept = static_cast<size_t>(first - steps.begin());
+  const auto forget = [&](std::vector<size_t>& known) {
+    if (!known.empty())
+      known[static_cast<size_t>(rank)] = std::min(known[static_cast<size_t>(rank)], kept);
+  };
+  for (std::vector<size_t>& known : finished_with_) forget(known);
+  forget(known_);
   steps.erase(first, first + count);  // those of a version under way may come before
 }
 

@@ -25,7 +25,7 @@ class Ranks {
   Ranks(int32_t size, int32_t group_size, int32_t needed = 0, uint64_t sync_every = 1000)
       : network_({.size = size, .seed = 1, .region_bytes = 1 << 20}),
         memory_({.size = size,
-                 .log = 1,
+                 .log = 2,
                  .hypers = 1,
                  .models = {.group_size = group_size, .sync_every = sync_every}},
                 RoundLayout(kSpans, 64)) {
@@ -64,6 +64,8 @@ class Ranks {
     return ranks_[rank]->Publish({&steps, 1});
   }
   void Finish(size_t rank) { ranks_[rank]->epoch_end().Finish(); }
+  bool GoOnWithout(size_t rank) { return ranks_[rank]->epoch_end().GoOnWithout(); }
+  uint64_t dropped(size_t rank) { return ranks_[rank]->epoch_end().dropped(); }
   // The rank works for the version until it is made.
   void Make(size_t rank, uint64_t version) {
     Rounds& one = *ranks_[rank];
@@ -85,6 +87,14 @@ class Ranks {
     ranks_[rank]->Merge(version, to, merged);
     (*models)[rank] = model[1];
     return merged->late;
+  }
+  // The same where the next model of the rank goes.
+  double MergeInPlace(size_t rank, uint64_t version) {
+    std::byte* open = ranks_[rank]->open();
+    void* to[] = {open};
+    Merged merged;
+    ranks_[rank]->Merge(version, to, &merged);
+    return reinterpret_cast<double*>(open)[1];
   }
 
  private:
@@ -192,6 +202,21 @@ TEST(MergeTest, AVersionThatContainsNoModelLeavesEachRankItsOwn) {
   EXPECT_EQ(merged.count, 0);
   EXPECT_FALSE(merged.kept);
   EXPECT_EQ(models[1], 300);
+}
+
+// Rank 2 has copied version 1 early to where its next model lies when that step is dropped.
+TEST(MergeTest, ADroppedStepForgetsEarlyCopies) {
+  Ranks ranks(3, 3);
+  std::vector<double> models{1, 2, 6};
+  for (const size_t r : {0, 1, 2}) ranks.Publish(r, models);
+  ranks.Make(2, 1);
+  for (const size_t r : {0, 1}) ranks.Finish(r);
+  ranks.MakeAlone(0, 2);
+  ASSERT_TRUE(ranks.GoOnWithout(0));
+  models[2] = 700;
+  ranks.Publish(2, models);
+  ASSERT_EQ(ranks.dropped(2), 1u);
+  EXPECT_EQ(ranks.MergeInPlace(2, 1), 3);
 }
 
 TEST(MergeTest, TheRecordSaysTheMostStepsThatARankInItHasDone) {

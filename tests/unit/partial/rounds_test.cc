@@ -2,7 +2,8 @@
 // it (T11), and every rank reads that, for any number of ranks; nobody takes it that there is no
 // one to give a snapshot before it has seen all others in the same need twice (partial-W10);
 // finish() that ends without a rank settles the last version until one of the others trains on
-// (partial-W8). Method: ranks in turn on one thread: all publish, one makes the version, all read.
+// (partial-W8); a rank that looks for a snapshot fires no version (partial-W10a). Method: ranks in
+// turn on one thread: all publish, one makes the version, all read.
 #include "core/partial/rounds.h"
 
 #include <gtest/gtest.h>
@@ -162,6 +163,24 @@ TEST_F(EndingTest, WhoTrainsOnIsInVersionsThoughAnotherHasFinishedAgain) {
   const uint64_t step = ranks_[1].Publish({});
   EXPECT_EQ(ranks_[1].step(), step);
   Work(1, [&] { return ranks_[1].executed() >= step; });
+}
+
+TEST_F(EndingTest, WhoLooksForASnapshotFiresNoVersion) {
+  Rounds &donor = ranks_[0], &other = ranks_[1];
+  const uint64_t step = donor.Publish({}), before = donor.executed();
+  const auto advance = [&] {
+    bool moved;
+    for (const Time end = now_ + 3 * kMaxWait; now_ < end; now_ += kMaxWait / 10)
+      other.Advance(now_, &moved);
+  };
+  other.snapshots().Find(before, before + 2);
+  advance();
+  EXPECT_EQ(other.executed(), before);
+  const Snapshots::Part part{donor.open(), 20};
+  donor.snapshots().Give(before + 2, ranks_.Place(0), {&part, 1});
+  EXPECT_EQ(other.snapshots().Find(before, before + 2).member, 0);
+  advance();
+  EXPECT_EQ(other.executed(), step) << "it has found one";
 }
 
 }  // namespace
