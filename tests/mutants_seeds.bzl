@@ -61,7 +61,7 @@ KNOWN = {
     "w9_hidden_is_as_young_as_its_last": "96",
     "w9_nobody_is_too_late": "95",
     "w9_slow_holds_up_each_version_of_all": "58",
-    "w9_what_others_end_does_not_count": "20340",
+    "w9_what_others_end_does_not_count": "21578",
     "w10_a_claim_is_waited_for": "107",
     "w10_held_without_a_second_look": "1760",
     "w10_look_without_a_second": "212",

@@ -155,7 +155,7 @@ void RoundSimulation::CountLaggards(int32_t rank) {
 void RoundSimulation::CheckLaggards(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const StateWord state = StateWord::Of(*memory_.StateAt());
-  const bool waits = !state.fired && state.version() == player.waits_for;
+  const bool waits = !state.fired && !state.settled() && state.version() == player.waits_for;
   for (size_t r = 0; r < players_.size(); ++r) {
     Laggard& laggard = player.laggards[r];
     laggard.is_stale &= waits && IsStale(static_cast<int32_t>(r), state.version());
