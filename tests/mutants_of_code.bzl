@@ -247,9 +247,17 @@ CODE_MUTANTS = {
         ["core/partial/rounds.cc"],
         "EndingTest.WhoLooksForASnapshot*",
     ),
+    "w5_learnt_is_of_the_leaders_term": (
+        ["core/replicated/replica.cc"],
+        "ReplicaElectionTest.WhatIsLearnt*",
+    ),
     "w6_dropped_step_keeps_early_copies": (
         ["core/partial/rounds.cc"],
         "MergeTest.ADroppedStep*",
+    ),
+    "w7_leader_keeps_who_has_more_waiting": (
+        ["core/replicated/leader_state.cc"],
+        "ReplicaElectionTest.*BeforeItsTerm",
     ),
     "w8_late_model_holds_up_the_others": (
         ["core/replicated/aggregator.cc"],
@@ -296,6 +304,7 @@ BODIES = [
     "unit/ops/transports/shm_words_test.cc",
     "unit/partial/merge_test.cc",
     "unit/partial/rounds_test.cc",
+    "unit/replicated/replica_election_test.cc",
     "unit/replicated/settlement_test.cc",
     "unit/train/outer_model_test.cc",
     "unit/train/pass_clock_test.cc",

@@ -64,7 +64,10 @@ bool SharedEpochEnd::GoOnWithout() {
   const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
   if (state.fired) return false;
   if (!has_models && IsAnyBehindLog(state.executed)) parts_.snapshots->AskFor(state.executed);
-  if (state.settled() && state.Since(times) <= 0) return true;
+  if (state.settled() && state.Since(times) <= 0) {
+    NoteSettled(state);
+    return true;
+  }
   if ((has_models && !state.final) || HasAnyTrainedOn(times)) return true;  // it goes with them
   const StateWord settled{.executed = state.executed,
                           .times = static_cast<uint32_t>(times) % (1u << StateWord::kTimesBits),
@@ -83,8 +86,9 @@ bool SharedEpochEnd::HasAnyTrainedOn(uint64_t times) {
   return false;
 }
 
-// Gradients: its contributions that the settled version has not.
-void SharedEpochEnd::Drop() {
+// Gradients: drops its contributions that the settled version has not.
+void SharedEpochEnd::NoteSettled(const StateWord& state) {
+  settled_ = state.executed;
   bool any = false;
   if (memory_->models().on() || !parts_.arrivals->HasEnded(lost_, &any)) return;
   const SlotWord slot = parts_.slot->offered();
@@ -107,10 +111,7 @@ bool SharedEpochEnd::LacksSnapshot(uint64_t version) {
 
 bool SharedEpochEnd::IsFlushed() {
   const StateWord seen = StateWord::Of(words_->Load(memory_->StateAt()));
-  if (seen.settled()) {
-    settled_ = seen.executed;
-    Drop();
-  }
+  if (seen.settled()) NoteSettled(seen);
   if (!Unfinished().empty()) return false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));

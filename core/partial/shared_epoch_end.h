@@ -55,7 +55,7 @@ class SharedEpochEnd final : public EpochEnd {
  private:
   bool IsBehind();
   bool HasAnyTrainedOn(uint64_t times);
-  void Drop();
+  void NoteSettled(const StateWord& state);
   bool IsAnyBehindLog(uint64_t last) const;
   bool IsGone(int32_t member) const;
 

@@ -111,7 +111,7 @@ void LeaderState::SendHeartbeats(const std::vector<bool>& lost, Time now, Time* 
       heartbeat.snapshot_version = followers_[static_cast<size_t>(recipient_)].need;
     }
     heartbeat.is_no_op = !log_->uncommitted().has_value();
-    heartbeat.lacks_committed = LacksCommitted();
+    heartbeat.lacks_committed = aggregator_.is_open() && LacksCommitted();
     if (states.empty()) states = MemberStates(lost, now);
     heartbeat.body = states;
     outbox_->Send(i, std::move(heartbeat));

@@ -76,7 +76,8 @@ void LeaderState::NoteAttempt(int32_t from, const ReplicaMessage& response) {
 }
 
 bool LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response) {
-  // replicated-W7c: a leader without a committed version ends its term once a replica has it.
+  // replicated-W7c: a leader without a committed version ends its term once a replica has it, which
+  // accepts nothing from this leader.
   if (LacksCommitted() && response.executed > log_->executed()) return false;
   Follower& replica = followers_[static_cast<size_t>(from)];
   replica.is_known = true;
@@ -162,8 +163,7 @@ void LeaderState::AdvanceCommit(const std::vector<bool>& lost, Time now) {
 }
 
 bool LeaderState::LacksCommitted() const {
-  return aggregator_.is_open() && !log_->uncommitted().has_value() &&
-         log_->executed() < outbox_->known_committed();
+  return !log_->uncommitted().has_value() && log_->executed() < outbox_->known_committed();
 }
 
 Hearing LeaderState::HearingOf(const std::vector<bool>& lost, Time now) const {

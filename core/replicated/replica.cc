@@ -244,9 +244,8 @@ void Replica::OnAppendEntry(ReplicaMessage entry, Time now) {
       (shape_.models.on() && is_committed && entry.version > executed())) {
     // replicated-W16: it has the same bytes already.
     if (accepted.has_value() && accepted->made == entry.made) {
-      log_.Repropose(term_);
-      // replicated-W5: committed already when it was sent.
-      if (is_committed) log_.Commit();
+      // replicated-W5: committed already when it was sent: its sender may have the next one.
+      is_committed ? log_.Commit() : log_.Repropose(term_);
     } else {
       std::vector<bool> holders;
       for (size_t i = 0; i < entry.holders.size(); ++i)

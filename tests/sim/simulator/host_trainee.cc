@@ -51,8 +51,8 @@ bool HostSimulation::LacksCommitted(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   if (player.replica->Lacking().last == 0) return false;
   for (const Player& other : players_)
-    if (other.state == State::kRuns && !other.replica->has_departed() &&
-        other.replica->executed() > player.replica->executed())
+    if (other.state == State::kRuns && other.stopped_until <= now_ &&
+        !other.replica->has_departed() && other.replica->executed() > player.replica->executed())
       journal_.Fail("4: rank " + std::to_string(rank) + " lacks what others have");
   if (player.replica->Lacking().last > versions())
     journal_.Fail("4: rank " + std::to_string(rank) + " lacks what nobody has had");

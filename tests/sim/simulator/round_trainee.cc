@@ -80,6 +80,7 @@ void RoundSimulation::GoOnWithout(int32_t rank) {
     player.fiber->Yield();
   }
   if (closing_) return;
+  if (player.rounds->epoch_end().dropped() > 0) journal_->OnDropped(rank);
   if (StateWord::Of(*memory_.StateAt()).settled()) journal_->OnSettled(rank);
   ReadAll(rank);
   Serve(rank);  // for those that come later
