@@ -12,7 +12,7 @@ import time
 import unittest
 
 import torch
-from ranks import SEED
+from ranks import SEED, on_one_host
 from watched import Report, Watched
 
 import covey.torch as hvd
@@ -59,6 +59,7 @@ def learn(folder: str, method: str) -> float:
 
 
 class LateProgressTest(unittest.TestCase):
+    @on_one_host("it counts what comes within milliseconds")
     def test_it_counts_as_by_eager(self) -> None:
         for method in METHODS:
             with self.subTest(method), Watched(3, __file__, learn, method) as job:

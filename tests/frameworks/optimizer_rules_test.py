@@ -16,7 +16,7 @@ from typing import Any, Callable, List
 
 import torch
 from nets import assert_close, batch_of, loss_of, make_net, one_step, whole_batch
-from ranks import SEED, Pool, SharedPool
+from ranks import Pool, SEED, SharedPool, on_one_host
 
 import covey
 import covey.torch as hvd
@@ -366,6 +366,7 @@ class OptimizerRulesTest(unittest.TestCase):
             self.assertIn("grad", text)
             self.assertLess(seconds, 5)
 
+    @on_one_host("between hosts collectives need room in it")
     def test_a_full_arena(self) -> None:
         with unittest.mock.patch.dict(os.environ, {"COVEY_ARENA_BYTES": "16MiB"}):
             with Pool(2, __file__, env={"COVEY_ARENA_BYTES": "16MiB"}) as own:

@@ -18,11 +18,13 @@ import pathlib
 import pickle
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
+import unittest
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
@@ -31,6 +33,15 @@ from starter import Forked, Starter
 
 SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 31))
 """Of all random numbers of a test run; set TEST_SEED to repeat one."""
+
+
+HOSTS = int(os.environ.get("TEST_HOSTS") or 1)
+"""`tools/test --hosts N`: the ranks of a job are on so many hosts."""
+
+
+def on_one_host(why: str) -> Callable[[Any], Any]:
+    """Skips a test, or a class of them, where the ranks are on several hosts."""
+    return unittest.skipIf(HOSTS > 1, f"on one host: {why}")
 
 
 def also(*values: Any) -> Tuple[Any, ...]:
@@ -49,6 +60,62 @@ def refusal_of(call: Callable[[], Any]) -> str:
     return "nothing"
 
 
+class Hosts:
+    """Where the ranks of a job are: on one host, or on several that share no memory and reach
+    each other by TCP."""
+
+    def __init__(self, size: int, job_create: Callable[[int], int]) -> None:
+        count = min(size, HOSTS)
+        self._host = [rank * count // size for rank in range(size)]
+        self._sizes = [self._host.count(host) for host in range(count)]
+        self._memories = [job_create(local) for local in self._sizes]
+        self._listeners: List[socket.socket] = []
+        self._book, self._store = -1, ("", 0)
+        if count == 1:
+            return
+        from covey.launch import book
+
+        entries = []
+        for host in self._host:
+            listener = socket.create_server(("127.0.0.1", 0), backlog=size)
+            listener.setblocking(True)
+            self._listeners.append(listener)
+            address, port = listener.getsockname()
+            entries.append(book.Entry(self._host.index(host), address, port))
+        self._book = book.make(book.text_of(book.draw_key(), "tls", entries))
+        with socket.create_server(("127.0.0.1", 0)) as store:
+            self._store = store.getsockname()
+
+    def variables(self, rank: int) -> Dict[str, str]:
+        """What a rank is told of its place."""
+        host = self._host[rank]
+        names = ("COVEY_SHM_FD", "COVEY_BOOK_FD", "COVEY_LISTEN_FD")
+        of_torch = {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(len(self._host)),
+            "MASTER_ADDR": self._store[0],
+            "MASTER_PORT": str(self._store[1]),
+        }
+        return {
+            **(of_torch if self._listeners else {}),
+            "COVEY_LOCAL_RANK": str(rank - self._host.index(host)),
+            "COVEY_LOCAL_SIZE": str(self._sizes[host]),
+            **{name: str(fd) for name, fd in zip(names, self.descriptors(rank))},
+        }
+
+    def descriptors(self, rank: int) -> List[int]:
+        """The memory of its host; and on several hosts the book and where it listens."""
+        memory = self._memories[self._host[rank]]
+        return [memory, self._book, self._listeners[rank].fileno()] if self._listeners else [memory]
+
+    def close(self) -> None:
+        """The ranks have theirs."""
+        for descriptor in (*self._memories, *([self._book] if self._listeners else [])):
+            os.close(descriptor)
+        for listener in self._listeners:
+            listener.close()
+
+
 class Pool:
     """A job of `size` ranks that run functions of the module in `file`."""
 
@@ -65,15 +132,15 @@ class Pool:
         self.processes: List[Union[subprocess.Popen, Forked]] = []
         self._connections: List[Connection] = []
         self._errors = []
-        descriptor = _native.job_create(size)
+        hosts = Hosts(size, _native.job_create)
         try:
             for rank in range(size):
-                self._start(rank, descriptor, file, env or {}, init)
+                self._start(rank, hosts, file, env or {}, init)
         finally:
-            os.close(descriptor)
+            hosts.close()
 
     def _start(
-        self, rank: int, descriptor: int, file: str, env: Dict[str, str], init: bool
+        self, rank: int, hosts: "Hosts", file: str, env: Dict[str, str], init: bool
     ) -> None:
         mine, theirs = Pipe()
         errors = tempfile.TemporaryFile(mode="w+b")
@@ -81,25 +148,26 @@ class Pool:
             **_common_env(),
             "COVEY_RANK": str(rank),
             "COVEY_SIZE": str(self.size),
-            "COVEY_LOCAL_RANK": str(rank),
-            "COVEY_LOCAL_SIZE": str(self.size),
-            "COVEY_SHM_FD": str(descriptor),
+            **hosts.variables(rank),
             "TEST_INIT": str(int(init)),
             **env,
         }
         path = str(pathlib.Path(file).absolute())
-        passed = (theirs.fileno(), descriptor)
+        memory, *more = hosts.descriptors(rank)
+        passed = (theirs.fileno(), memory)
         framework = _imported_by_ranks(env)
         if framework:
             self.processes.append(
-                _starter_of(rank, framework).start(path, whole, (*passed, errors.fileno()))
+                _starter_of(rank, framework).start(
+                    path, whole, (*passed, errors.fileno(), *more)
+                )
             )
         else:
             self.processes.append(
                 subprocess.Popen(
                     [sys.executable, __file__, path, str(theirs.fileno())],
                     env=whole,
-                    pass_fds=passed,
+                    pass_fds=(*passed, *more),
                     stdin=subprocess.DEVNULL,
                     stderr=errors,
                 )

@@ -123,7 +123,7 @@ class Starter:
 
     def start(self, file: str, env: Dict[str, str], passed: Sequence[int]) -> Forked:
         """A rank of the test in ``file``. ``passed``: its connection, the job's memory, of which it
-        is told in COVEY_SHM_FD, and its stderr."""
+        is told in COVEY_SHM_FD, its stderr, and on several hosts two more (ranks.Hosts)."""
         socket.send_fds(self._control, [pickle.dumps((file, env))], list(passed))
         answer = self._control.recv(64)
         if not answer:
@@ -187,7 +187,7 @@ def _serve(control: socket.socket) -> None:
     gc.collect()
     gc.freeze()  # Else each rank that ends looks at all of it, and copies it for that.
     while True:
-        message, passed, _, _ = socket.recv_fds(control, 1 << 20, 3)
+        message, passed, _, _ = socket.recv_fds(control, 1 << 20, 5)
         if not message:
             return
         child = _fork()
@@ -226,13 +226,16 @@ def end(code: int) -> NoReturn:
 
 
 def _become_a_rank(
-    file: str, env: Dict[str, str], connection: int, memory: int, errors: int
+    file: str, env: Dict[str, str], connection: int, memory: int, errors: int, *hosts: int
 ) -> None:
     os.dup2(errors, 2)
     os.close(errors)
-    os.set_inheritable(memory, True)
     os.environ.clear()
-    os.environ.update(env, COVEY_SHM_FD=str(memory))
+    os.environ.update(env)
+    names = ("COVEY_SHM_FD", "COVEY_BOOK_FD", "COVEY_LISTEN_FD")
+    for name, descriptor in zip(names, (memory, *hosts)):
+        os.set_inheritable(descriptor, True)
+        os.environ[name] = str(descriptor)
     sys.argv[1:] = [file, str(connection)]
     import ranks
 

@@ -14,7 +14,7 @@ from typing import List, Tuple
 import torch
 from nets import batch_of, loss_of, make_net
 from pairs import learn, mean_of
-from ranks import SEED, SharedPool
+from ranks import HOSTS, SEED, SharedPool
 from whole_numbers import digest
 
 import covey
@@ -96,7 +96,9 @@ class SwarmCodecTest(unittest.TestCase):
                 decoded, repaired, sent = (sum(column) for column in zip(*counts))
                 self.assertGreater(decoded, repaired)
                 # The first one's distance is not known.
-                self.assertEqual(repaired > 0, "lattice" in method)
+                # Between hosts it goes whole, and nothing is decoded.
+                if HOSTS == 1:
+                    self.assertEqual(repaired > 0, "lattice" in method)
                 self.assertGreater(sent, 0)
 
     def check_training(self, size: int) -> None:

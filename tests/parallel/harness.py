@@ -16,13 +16,18 @@ import sys
 import tempfile
 import threading
 import time
+import unittest
 import uuid
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+import fake_ssh
 import warm
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_S = 60.0
+# `tools/test --hosts N`: the ranks of a job on so many hosts, which reach each other by TCP.
+HOSTS = int(os.environ.get("TEST_HOSTS") or 1)
+_ssh = tempfile.TemporaryDirectory()  # With the program in ssh's place.
 # The control plane of jobs of several launchers, where the machine that built this has gRPC.
 PLUGIN_FOLDER = str(pathlib.Path(__file__).absolute().parents[2] / "ops" / "control")
 PLUGIN = os.path.exists(os.path.join(PLUGIN_FOLDER, "libcovey_grpc.so"))
@@ -44,6 +49,11 @@ except ImportError:
 def also(*values: Any) -> Tuple[Any, ...]:
     """Values of a case that repeat others: `tools/test --slow` takes them too."""
     return values if os.environ.get("TEST_SLOW") == "1" else ()
+
+
+def on_one_host(why: str) -> Callable[[Any], Any]:
+    """Skips a test, or a class of them, where the ranks are on several hosts (TEST_HOSTS)."""
+    return unittest.skipIf(HOSTS > 1, f"on one host: {why}")
 
 
 _shared: Dict[str, str] = {}  # In every environment.
@@ -148,6 +158,20 @@ def wait_for_state(pid: int, state: str, limit_s: float = LIMIT_S) -> None:
         time.sleep(0.01)
 
 
+def _on_hosts(arguments: Sequence[str]) -> List[str]:
+    """The same job on TEST_HOSTS, if it is of several ranks and says nothing of hosts."""
+    words = list(arguments)
+    at = words.index("-np") if "-np" in words else -1
+    hosts = min(HOSTS, int(words[at + 1])) if at >= 0 else 1
+    if hosts < 2 or any(word in words for word in ("-H", "--hostfile", "--serve", "--join")):
+        return words
+    size = int(words[at + 1])
+    of_host = [(size + hosts - 1 - host) // hosts for host in range(hosts)]
+    ssh, _ = fake_ssh.write(pathlib.Path(_ssh.name))
+    named = ",".join(f"host{host}:{local}" for host, local in enumerate(of_host))
+    return ["--ssh", str(ssh), "-H", named, *words[:at], *words[at + 2 :]]
+
+
 class Launched:
     """`coveyrun` started by a test. Use as a context manager: nothing it started stays behind."""
 
@@ -163,7 +187,7 @@ class Launched:
         self.lines: List[Tuple[str, str]] = []  # (stream, line)
         self._news = threading.Condition()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", entry, *arguments],
+            [sys.executable, "-c", entry, *_on_hosts(arguments)],
             env={**environment(), **(env or {}), warm.MARK: self.mark},
             cwd=cwd,
             stdin=subprocess.DEVNULL,

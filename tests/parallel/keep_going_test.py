@@ -8,7 +8,7 @@ import re
 import sys
 import unittest
 
-from harness import also, preload, run_launcher
+from harness import also, on_one_host, preload, run_launcher
 
 preload("torch")
 
@@ -70,6 +70,7 @@ class LeaveTest(unittest.TestCase):
 
 
 class KeepGoingTest(unittest.TestCase):
+    @on_one_host("its lines name the host, too")
     def test_the_others_go_on_and_the_job_has_done_its_work(self) -> None:
         exit_code, _, said = keep_going(4, PLAIN, "1,2")
         self.assertEqual(exit_code, 0, said)
