@@ -263,6 +263,10 @@ CODE_MUTANTS = {
         ["core/replicated/aggregator.cc"],
         "SettlementTest.WhatComesLater*",
     ),
+    "w8_who_goes_on_drops_nothing": (
+        ["core/partial/shared_epoch_end.cc"],
+        "EndingTest.WhoGoesOnDrops*",
+    ),
     "w26_given_up_attempt_is_accepted": (
         ["core/replicated/replica_settlement.cc"],
         "SettlementTest.WhatWasGivenUp*",

@@ -65,6 +65,7 @@ bool SharedEpochEnd::GoOnWithout() {
   if (state.fired) return false;
   if (!has_models && IsAnyBehindLog(state.executed)) parts_.snapshots->AskFor(state.executed);
   if (state.settled() && state.Since(times) <= 0) {
+    // partial-W8c: it ends with that version, and what it has published since is in none.
     NoteSettled(state);
     return true;
   }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unittest
 
-from ranks import SEED
+from ranks import SEED, on_one_host
 from warmups import WARMUP, SwitchTest, adam_until
 
 __all__ = ["adam_until"]  # What ranks are asked for.
@@ -19,6 +19,7 @@ def setUpModule() -> None:
 
 
 class SwitchFaultsTest(SwitchTest):
+    @on_one_host("of two hosts the first decides")
     def test_what_waits_for_all_begins_when_nobody_is_missing(self) -> None:
         for size, stopped, method, by in (
             (2, 0, f"adpsgd:max_wait=300ms,warmup_steps={WARMUP}", "pairs"),

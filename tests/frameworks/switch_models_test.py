@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unittest
 
-from ranks import SEED
+from ranks import SEED, on_one_host
 from warmups import WARMUP, SwitchTest, adam_until
 
 __all__ = ["adam_until"]  # What ranks are asked for.
@@ -19,6 +19,7 @@ def setUpModule() -> None:
 
 
 class SwitchModelsTest(SwitchTest):
+    @on_one_host("of two hosts the first decides")
     def test_the_others_train_on_until_it_is_back(self) -> None:
         for size, stopped, method, by in (
             (2, 1, f"wagma:max_wait=300ms,then=allreduce@{WARMUP}", ""),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import unittest
 from typing import Any, List
 
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, on_one_host
 from tensorflows import IS_RANK, set_up
 
 if IS_RANK:
@@ -229,6 +229,7 @@ class LayersTest(unittest.TestCase):
     def test_partial_gradients(self) -> None:
         pool(2).call(partial_gradients, timeout=180)
 
+    @on_one_host("a rank is its number among those of its host, too")
     def test_where_this_process_is(self) -> None:
         pool(2).call(places)
 

@@ -12,7 +12,7 @@ import unittest
 from typing import List
 
 import torch
-from ranks import SEED
+from ranks import SEED, on_one_host
 from warmups import WARMUP, End, WarmupTest, adam_until, apart_until
 from watched import Watched
 from whole_numbers import gradient_of, sum_of
@@ -22,6 +22,7 @@ def setUpModule() -> None:
     print(f"seed {SEED}")
 
 
+@on_one_host("of two hosts the first decides")
 class WarmupEndTest(WarmupTest):
     def test_replicas_are_equal_at_the_end_of_the_warm_up(self) -> None:
         """Also where a rank comes later than the others have gone on: from the log, or beyond it

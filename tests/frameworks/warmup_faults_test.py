@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import unittest
 
-from ranks import SEED
+from ranks import SEED, on_one_host
 from warmups import WARMUP, WarmupTest, adam_until, count_until
 from watched import Watched
 from whole_numbers import sum_of
@@ -24,6 +24,7 @@ def setUpModule() -> None:
     print(f"seed {SEED}")
 
 
+@on_one_host("of two hosts the first decides")
 class WarmupFaultsTest(WarmupTest):
     def test_a_stopped_rank_is_waited_for_once(self) -> None:
         """And comes back, and every gradient counts once, whatever comes after the warm-up."""

@@ -165,6 +165,19 @@ TEST_F(EndingTest, WhoTrainsOnIsInVersionsThoughAnotherHasFinishedAgain) {
   Work(1, [&] { return ranks_[1].executed() >= step; });
 }
 
+// It has not looked whether all have finished since the others have gone on.
+TEST_F(EndingTest, WhoGoesOnDropsWhatTheSettledVersionLacks) {
+  Rounds& late = ranks_[2];
+  late.Publish({});
+  ASSERT_TRUE(ranks_[0].epoch_end().GoOnWithout());
+  late.epoch_end().Finish();
+  Work(2, [&] { return late.epoch_end().HasGivenUp(); });
+  ASSERT_TRUE(late.epoch_end().GoOnWithout());
+  EXPECT_EQ(late.epoch_end().dropped(), 1u);
+  EXPECT_EQ(late.epoch_end().settled(), ranks_[0].executed());
+  EXPECT_EQ(late.Retract(), nullptr);
+}
+
 TEST_F(EndingTest, WhoLooksForASnapshotFiresNoVersion) {
   Rounds &donor = ranks_[0], &other = ranks_[1];
   const uint64_t step = donor.Publish({}), before = donor.executed();
