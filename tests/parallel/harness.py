@@ -161,15 +161,15 @@ def wait_for_state(pid: int, state: str, limit_s: float = LIMIT_S) -> None:
 def _on_hosts(arguments: Sequence[str]) -> List[str]:
     """The same job on TEST_HOSTS, if it is of several ranks and says nothing of hosts."""
     words = list(arguments)
-    at = words.index("-np") if "-np" in words else -1
-    hosts = min(HOSTS, int(words[at + 1])) if at >= 0 else 1
+    at = words.index("-np") + 1 if "-np" in words[:-1] else 0
+    size = int(words[at]) if at and words[at].isdecimal() else 1
+    hosts = min(HOSTS, size)
     if hosts < 2 or any(word in words for word in ("-H", "--hostfile", "--serve", "--join")):
         return words
-    size = int(words[at + 1])
     of_host = [(size + hosts - 1 - host) // hosts for host in range(hosts)]
     ssh, _ = fake_ssh.write(pathlib.Path(_ssh.name))
     named = ",".join(f"host{host}:{local}" for host, local in enumerate(of_host))
-    return ["--ssh", str(ssh), "-H", named, *words[:at], *words[at + 2 :]]
+    return ["--ssh", str(ssh), "-H", named, *words[: at - 1], *words[at + 1 :]]
 
 
 class Launched:
