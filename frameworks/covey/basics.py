@@ -124,6 +124,8 @@ def shutdown() -> None:
         return
     for trainer in list(state.flushes.values()):
         trainer.flush()
+    for part in list(state.placed):
+        part.move_out()
     _end()
 
 

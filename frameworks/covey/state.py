@@ -36,6 +36,13 @@ class Helper(Protocol):
         """Gives it to them, at once. Raises nothing."""
 
 
+class Placed(Protocol):
+    """A part whose tensors may lie in memory of the core."""
+
+    def move_out(self) -> None:
+        """They leave memory that ends with the runtime."""
+
+
 class State:
     """The place of this process, and the runtime that it belongs to.
 
@@ -59,6 +66,7 @@ class State:
         # other ranks' too: each waits for them, then says what it has done, or nothing.
         self.flushes: "weakref.WeakValueDictionary[int, Flush]" = weakref.WeakValueDictionary()
         self._helpers: "weakref.WeakKeyDictionary[Helper, int]" = weakref.WeakKeyDictionary()
+        self.placed: "weakref.WeakSet[Placed]" = weakref.WeakSet()
         self._made = 0
         self._optimizers: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
         self.rendezvous_settings: Optional[Dict[str, object]] = None

@@ -16,7 +16,7 @@ from typing import Any, Iterator, List
 from unittest import mock
 
 import torch
-from ranks import Pool
+from ranks import Pool, on_one_host
 
 import covey
 import covey.torch as hvd
@@ -175,6 +175,7 @@ class CudaTest(unittest.TestCase):
                 self.assertEqual(shared, [[6.0] * 3] * 7)
                 self.assertEqual((short, long), ([0.5] * 3, [0.5] * 50))
 
+    @on_one_host("a device has the memory of its host's ranks")
     def test_processes_reduce_each_others_memory(self) -> None:
         with Pool(3, __file__, env=_WITH_KERNELS) as pool:
             for sums, by_devices, opened, waits in pool.call(among_devices, 6):
@@ -182,6 +183,7 @@ class CudaTest(unittest.TestCase):
                     self.assertEqual(values, [6.0 * i + 3 * step for i in range(1000)])
                 self.assertEqual((by_devices, opened, waits), (4, 2, 0))
 
+    @on_one_host("a device has the memory of its host's ranks")
     def test_a_rank_that_is_killed_hangs_no_device(self) -> None:
         with Pool(3, __file__, env=_WITH_KERNELS) as pool:
             pool.send(until_one_dies, 5)

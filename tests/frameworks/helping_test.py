@@ -11,7 +11,7 @@ from typing import Any, List, Tuple
 
 import torch
 import trainings
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, on_one_host
 
 import covey
 import covey.torch as hvd
@@ -86,6 +86,7 @@ def two() -> int:
     return recovered(before)
 
 
+@on_one_host("between hosts a log of one version is waited for up to max_wait")
 class HelpingTest(unittest.TestCase):
     def test_others_wait_in_an_operation(self) -> None:
         results = pool(3).call(elsewhere, timeout=60)

@@ -16,7 +16,7 @@ import unittest
 from typing import Any, List, Optional
 
 import numpy
-from ranks import SEED, Pool
+from ranks import SEED, Pool, on_one_host
 
 import covey
 
@@ -278,10 +278,12 @@ class LifeTest(unittest.TestCase):
             for text in pool.call(init_again):
                 self.assertIn("start_timeout", text)
 
+    @on_one_host("a rank is its number among those of its host, too")
     def test_before_init(self) -> None:
         with Pool(2, __file__, init=False) as pool:
             pool.call(before_init)
 
+    @on_one_host("between hosts each rank waits by its own start_timeout")
     def test_init_names_who_does_not_come(self) -> None:
         with Pool(3, __file__, init=False) as pool:
             patient, impatient, _ = pool.call(come_or_not)

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, NamedTuple
 import torch
 import trainings
 from nets import batch_of, loss_of, make_net
-from ranks import SEED
+from ranks import SEED, on_one_host
 from watched import Report, Watched, finish
 from whole_numbers import Trainer, digest, sum_of
 
@@ -87,6 +87,7 @@ def average_until(folder: str, method: str) -> End:
 # ---- Here --------------------------------------------------------------------------------------
 
 
+@on_one_host("of two hosts the first decides, and local goes by deltas")
 class MaxWaitFaultsTest(unittest.TestCase):
     def check_stopped(self, job: Watched, stopped: int, rng: random.Random) -> List[End]:
         """It is waited for once, comes back until it is waited for again, and that twice."""

@@ -13,7 +13,7 @@ import unittest
 from typing import Any
 
 import numpy
-from ranks import Pool
+from ranks import Pool, on_one_host
 
 import covey
 
@@ -35,6 +35,7 @@ def loaded_plugins() -> Any:
 
 
 class PluginTest(unittest.TestCase):
+    @on_one_host("it has another plug-in")
     def test_a_job_runs_over_a_plug_in(self) -> None:
         env = {"COVEY_PLUGIN_PATH": _PLUGINS, "COVEY_TRANSPORT": "ucx"}
         with Pool(2, __file__, init=False, env=env) as pool:

@@ -10,7 +10,7 @@ import random
 import unittest
 from typing import Dict, List, Tuple
 
-from ranks import SEED, Pool
+from ranks import SEED, Pool, on_one_host
 from watched import Report, Watched, finish
 from whole_numbers import Trainer, sum_of
 
@@ -65,6 +65,7 @@ class RoundFaultsTest(unittest.TestCase):
         for history in histories[1:]:
             self.assertEqual(history, histories[0], f"seed {SEED}")
 
+    @on_one_host("of two hosts the first decides")
     def test_a_stopped_rank_holds_up_nobody_and_catches_up(self) -> None:
         for size, stopped in ((2, 0), (3, 2), (4, 1)):
             rng = random.Random(SEED + size)

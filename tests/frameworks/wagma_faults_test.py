@@ -13,7 +13,7 @@ from typing import Tuple
 import torch
 import trainings
 from nets import batch_of, loss_of, make_net
-from ranks import SEED
+from ranks import SEED, on_one_host
 from watched import Report, Watched, finish
 from whole_numbers import digest
 
@@ -43,6 +43,7 @@ def train_until(folder: str) -> Tuple[str, str, int, int]:
     return digest(net.parameters()), error, steps, trainings.late(optimizer, hvd.rank())
 
 
+@on_one_host("of two hosts the first decides")
 class WagmaFaultsTest(unittest.TestCase):
     def test_a_stopped_rank_holds_up_nobody_and_merges_when_it_returns(self) -> None:
         for size, stopped in ((2, 0), (3, 2), (4, 1)):

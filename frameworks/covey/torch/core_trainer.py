@@ -82,6 +82,7 @@ class CoreTrainer(TrainerActions):
         )
         if has_versions:
             state.add_flush(self)
+        state.placed.add(self)
         here = weakref.ref(self)  # The statistics outlive it.
         progress.step_stats.refresh = lambda: _refresh(here())
 
@@ -123,6 +124,16 @@ class CoreTrainer(TrainerActions):
             self._models.close()
         self._models = None
         _native.trainer_close(trainer)
+
+    def move_out(self) -> None:
+        """The memory of ranks on one host stays mapped when the runtime ends; between hosts that of
+        rounds does not."""
+        place = state.place
+        if not self._trainer or place is None or place.local_size == place.size:
+            return
+        for tensors in (self._versions, self._models):
+            if tensors is not None:
+                tensors.vacate()
 
     def _close_versions(self) -> None:
         versions, self._versions = self._versions, None
