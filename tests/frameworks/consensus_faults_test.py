@@ -62,7 +62,7 @@ def train_until(folder: str, method: str) -> Tuple[int, str, Dict[int, str]]:
 
 
 class ConsensusFaultsTest(unittest.TestCase):
-    @on_one_host("between hosts a process that is stopped does not answer")
+    @on_one_host("between hosts the reason given is that the rank has not answered")
     def test_others_that_train_are_stopped_and_die_are_read_whole_or_named(self) -> None:
         rng = random.Random(SEED)
         for method in METHODS:

@@ -59,7 +59,7 @@ class CrossingTest(unittest.TestCase):
         results: List[Crossed] = job.pool.collect()
         return results
 
-    @on_one_host("of two hosts the first decides")
+    @on_one_host("of two hosts rank 1 makes no version without rank 0")
     def test_who_stops_as_finish_ends_holds_up_nobody_for_ever(self) -> None:
         for size, stopped, method in ((2, 0, LOCAL), (4, 3, WAGMA)):
             with self.subTest(method), Watched(

@@ -175,7 +175,7 @@ class CudaTest(unittest.TestCase):
                 self.assertEqual(shared, [[6.0] * 3] * 7)
                 self.assertEqual((short, long), ([0.5] * 3, [0.5] * 50))
 
-    @on_one_host("a device has the memory of its host's ranks")
+    @on_one_host("CUDA IPC reaches ranks of the same host")
     def test_processes_reduce_each_others_memory(self) -> None:
         with Pool(3, __file__, env=_WITH_KERNELS) as pool:
             for sums, by_devices, opened, waits in pool.call(among_devices, 6):
@@ -183,7 +183,7 @@ class CudaTest(unittest.TestCase):
                     self.assertEqual(values, [6.0 * i + 3 * step for i in range(1000)])
                 self.assertEqual((by_devices, opened, waits), (4, 2, 0))
 
-    @on_one_host("a device has the memory of its host's ranks")
+    @on_one_host("CUDA IPC reaches ranks of the same host")
     def test_a_rank_that_is_killed_hangs_no_device(self) -> None:
         with Pool(3, __file__, env=_WITH_KERNELS) as pool:
             pool.send(until_one_dies, 5)

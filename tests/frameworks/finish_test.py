@@ -243,7 +243,7 @@ def end_rounds(folder: str, method: str, was_there: bool) -> Tuple[str, int, str
 
 
 class LateTest(unittest.TestCase):
-    @on_one_host("between hosts local goes by deltas, which count other steps")
+    @on_one_host("between hosts local averages deltas, by which a late rank counts its own steps")
     def test_of_two_either_ends_with_what_the_other_has(self) -> None:
         for late in range(2):
             with Watched(2, __file__, come_late, late) as job:
@@ -254,7 +254,7 @@ class LateTest(unittest.TestCase):
                 self.assertIn("what it has done since is dropped", said)
                 self.assertIn("until they train on its steps are dropped", said)
 
-    @on_one_host("a mean that a rank has given into stands there")
+    @on_one_host("between hosts a model handed in for a mean is not taken back")
     def test_who_comes_when_the_rounds_have_ended_goes_on_with_the_others(self) -> None:
         """From the state that they have left there, of the version with which the rounds end."""
         gradients = "eager:admit=all,max_wait=300ms,log=2,max_staleness=1000"
@@ -273,7 +273,7 @@ class LateTest(unittest.TestCase):
             for rank in range(2):
                 self.assertIn("this rank keeps its own model", job.pool.stderr(rank))
 
-    @on_one_host("a state lies with its process")
+    @on_one_host("between hosts a snapshot ends with the process that has it")
     def test_who_comes_when_the_others_have_left_ends_with_what_they_have(self) -> None:
         for method, steps in LATE:
             with self.subTest(method, steps=steps), Watched(

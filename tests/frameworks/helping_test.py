@@ -86,7 +86,7 @@ def two() -> int:
     return recovered(before)
 
 
-@on_one_host("between hosts a log of one version is waited for up to max_wait")
+@on_one_host("between hosts the late rank waits for up to max_wait in each version")
 class HelpingTest(unittest.TestCase):
     def test_others_wait_in_an_operation(self) -> None:
         results = pool(3).call(elsewhere, timeout=60)

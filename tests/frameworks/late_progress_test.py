@@ -59,7 +59,7 @@ def learn(folder: str, method: str) -> float:
 
 
 class LateProgressTest(unittest.TestCase):
-    @on_one_host("it counts what comes within milliseconds")
+    @on_one_host("the bound of the error is one for ranks that share memory")
     def test_it_counts_as_by_eager(self) -> None:
         for method in METHODS:
             with self.subTest(method), Watched(3, __file__, learn, method) as job:

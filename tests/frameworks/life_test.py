@@ -278,7 +278,7 @@ class LifeTest(unittest.TestCase):
             for text in pool.call(init_again):
                 self.assertIn("start_timeout", text)
 
-    @on_one_host("a rank is its number among those of its host, too")
+    @on_one_host("between hosts local_rank() is not rank()")
     def test_before_init(self) -> None:
         with Pool(2, __file__, init=False) as pool:
             pool.call(before_init)

@@ -87,7 +87,7 @@ def average_until(folder: str, method: str) -> End:
 # ---- Here --------------------------------------------------------------------------------------
 
 
-@on_one_host("of two hosts the first decides, and local goes by deltas")
+@on_one_host("between hosts local with max_wait averages deltas, and rank 0 of two is needed")
 class MaxWaitFaultsTest(unittest.TestCase):
     def check_stopped(self, job: Watched, stopped: int, rng: random.Random) -> List[End]:
         """It is waited for once, comes back until it is waited for again, and that twice."""

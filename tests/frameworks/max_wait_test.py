@@ -98,7 +98,7 @@ def exchanges() -> Tuple[int, int]:
 # ---- Here --------------------------------------------------------------------------------------
 
 
-@on_one_host("between hosts sums are in another order, and local goes by deltas")
+@on_one_host("between hosts sums have another order, and local averages deltas")
 class MaxWaitTest(unittest.TestCase):
     def test_while_nobody_is_late_it_is_the_method_without(self) -> None:
         for size in (2, 4):

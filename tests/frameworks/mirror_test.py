@@ -225,7 +225,7 @@ class MirrorTest(unittest.TestCase):
                         self.assertEqual(one[1:], other[1:])
                         self.assertEqual(one[0][0], other[0][0])
 
-    @on_one_host("between hosts it does not answer")
+    @on_one_host("between hosts the reason given is that the rank has not answered")
     def test_a_model_on_a_device_is_not_read_by_others(self) -> None:
         for method in ("local:H=5", "dpsgd"):
             for missing in pool(2).call(unseen, method):

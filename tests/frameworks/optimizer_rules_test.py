@@ -366,7 +366,7 @@ class OptimizerRulesTest(unittest.TestCase):
             self.assertIn("grad", text)
             self.assertLess(seconds, 5)
 
-    @on_one_host("between hosts collectives need room in it")
+    @on_one_host("between hosts a collective needs room in the arena")
     def test_a_full_arena(self) -> None:
         with unittest.mock.patch.dict(os.environ, {"COVEY_ARENA_BYTES": "16MiB"}):
             with Pool(2, __file__, env={"COVEY_ARENA_BYTES": "16MiB"}) as own:

@@ -35,7 +35,7 @@ def loaded_plugins() -> Any:
 
 
 class PluginTest(unittest.TestCase):
-    @on_one_host("it has another plug-in")
+    @on_one_host("between hosts the plug-in of this test is refused")
     def test_a_job_runs_over_a_plug_in(self) -> None:
         env = {"COVEY_PLUGIN_PATH": _PLUGINS, "COVEY_TRANSPORT": "ucx"}
         with Pool(2, __file__, init=False, env=env) as pool:

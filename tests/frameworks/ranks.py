@@ -36,7 +36,7 @@ SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 3
 
 
 HOSTS = int(os.environ.get("TEST_HOSTS") or 1)
-"""`tools/test --hosts N`: the ranks of a job are on so many hosts."""
+"""The number of hosts of a job: `tools/test --hosts N`."""
 
 
 def on_one_host(why: str) -> Callable[[Any], Any]:
@@ -87,7 +87,7 @@ class Hosts:
             self._store = store.getsockname()
 
     def variables(self, rank: int) -> Dict[str, str]:
-        """What a rank is told of its place."""
+        """The environment variables by which a rank finds its place."""
         host = self._host[rank]
         names = ("COVEY_SHM_FD", "COVEY_BOOK_FD", "COVEY_LISTEN_FD")
         of_torch = {
@@ -104,12 +104,12 @@ class Hosts:
         }
 
     def descriptors(self, rank: int) -> List[int]:
-        """The memory of its host; and on several hosts the book and where it listens."""
+        """A rank's descriptors: its host's memory; between hosts also the book and its listener."""
         memory = self._memories[self._host[rank]]
         return [memory, self._book, self._listeners[rank].fileno()] if self._listeners else [memory]
 
     def close(self) -> None:
-        """The ranks have theirs."""
+        """Closes this process's descriptors; each rank has its own."""
         for descriptor in (*self._memories, *([self._book] if self._listeners else [])):
             os.close(descriptor)
         for listener in self._listeners:

@@ -65,7 +65,7 @@ class RoundFaultsTest(unittest.TestCase):
         for history in histories[1:]:
             self.assertEqual(history, histories[0], f"seed {SEED}")
 
-    @on_one_host("of two hosts the first decides")
+    @on_one_host("of two hosts rank 1 makes no version without rank 0")
     def test_a_stopped_rank_holds_up_nobody_and_catches_up(self) -> None:
         for size, stopped in ((2, 0), (3, 2), (4, 1)):
             rng = random.Random(SEED + size)

@@ -229,7 +229,7 @@ class RoundsTest(unittest.TestCase):
                     self.check_histories([seen for _, seen, _ in results])
                     self.assertEqual(results[0][2], sum_of([steps for steps, _, _ in results]))
 
-    @on_one_host("between hosts sums are in another order")
+    @on_one_host("between hosts an allreduce adds in another order")
     def test_waiting_for_all_is_allreduce(self) -> None:
         for size in (2, 3, 5):
             pool(size).call(equals_allreduce)

@@ -342,7 +342,7 @@ class SkipAheadTest(unittest.TestCase):
     def test_a_compiled_model(self) -> None:
         self.check(compiled)
 
-    @on_one_host("it counts on the order of two ranks within milliseconds")
+    @on_one_host("between hosts a rank learns of a version by a message")
     def test_a_gradient_counts_once_if_its_step_is_done_again_after_such_a_pass(self) -> None:
         self.assertEqual(pool(2).call(left_before_its_gradient), [-103.0] * 2)
 

@@ -19,7 +19,7 @@ def setUpModule() -> None:
 
 
 class SwitchFaultsTest(SwitchTest):
-    @on_one_host("of two hosts the first decides")
+    @on_one_host("between hosts it takes longer than its limit")
     def test_what_waits_for_all_begins_when_nobody_is_missing(self) -> None:
         for size, stopped, method, by in (
             (2, 0, f"adpsgd:max_wait=300ms,warmup_steps={WARMUP}", "pairs"),

@@ -19,7 +19,7 @@ def setUpModule() -> None:
 
 
 class SwitchModelsTest(SwitchTest):
-    @on_one_host("of two hosts the first decides")
+    @on_one_host("of two hosts rank 1 makes no version without rank 0")
     def test_the_others_train_on_until_it_is_back(self) -> None:
         for size, stopped, method, by in (
             (2, 1, f"wagma:max_wait=300ms,then=allreduce@{WARMUP}", ""),

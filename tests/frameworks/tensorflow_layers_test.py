@@ -229,7 +229,7 @@ class LayersTest(unittest.TestCase):
     def test_partial_gradients(self) -> None:
         pool(2).call(partial_gradients, timeout=180)
 
-    @on_one_host("a rank is its number among those of its host, too")
+    @on_one_host("between hosts local_rank() is not rank()")
     def test_where_this_process_is(self) -> None:
         pool(2).call(places)
 

@@ -43,8 +43,8 @@ def train_until(folder: str) -> Tuple[str, str, int, int]:
     return digest(net.parameters()), error, steps, trainings.late(optimizer, hvd.rank())
 
 
-@on_one_host("of two hosts the first decides")
 class WagmaFaultsTest(unittest.TestCase):
+    @on_one_host("of two hosts rank 1 makes no version without rank 0")
     def test_a_stopped_rank_holds_up_nobody_and_merges_when_it_returns(self) -> None:
         for size, stopped in ((2, 0), (3, 2), (4, 1)):
             rng = random.Random(SEED + size)

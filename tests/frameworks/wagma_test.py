@@ -170,7 +170,7 @@ def outlives_the_runtime() -> List[float]:
 
 
 class WagmaTest(unittest.TestCase):
-    @on_one_host("between hosts sums are in another order")
+    @on_one_host("between hosts an allreduce adds in another order")
     def test_with_all_and_nobody_late_it_is_local_sgd_with_one_step(self) -> None:
         for size in (2, 3, 4, 8):
             for method in (f"wagma:S={size},admit=all,tau=1000", "wagma:tau=1"):

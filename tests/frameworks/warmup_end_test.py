@@ -22,7 +22,7 @@ def setUpModule() -> None:
     print(f"seed {SEED}")
 
 
-@on_one_host("of two hosts the first decides")
+@on_one_host("between hosts it takes longer than its limit")
 class WarmupEndTest(WarmupTest):
     def test_replicas_are_equal_at_the_end_of_the_warm_up(self) -> None:
         """Also where a rank comes later than the others have gone on: from the log, or beyond it

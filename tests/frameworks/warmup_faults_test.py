@@ -24,7 +24,7 @@ def setUpModule() -> None:
     print(f"seed {SEED}")
 
 
-@on_one_host("of two hosts the first decides")
+@on_one_host("between hosts it takes longer than its limit")
 class WarmupFaultsTest(WarmupTest):
     def test_a_stopped_rank_is_waited_for_once(self) -> None:
         """And comes back, and every gradient counts once, whatever comes after the warm-up."""

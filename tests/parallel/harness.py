@@ -16,9 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-import unittest
 import uuid
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import fake_ssh
 import warm
@@ -49,11 +48,6 @@ except ImportError:
 def also(*values: Any) -> Tuple[Any, ...]:
     """Values of a case that repeat others: `tools/test --slow` takes them too."""
     return values if os.environ.get("TEST_SLOW") == "1" else ()
-
-
-def on_one_host(why: str) -> Callable[[Any], Any]:
-    """Skips a test, or a class of them, where the ranks are on several hosts (TEST_HOSTS)."""
-    return unittest.skipIf(HOSTS > 1, f"on one host: {why}")
 
 
 _shared: Dict[str, str] = {}  # In every environment.
@@ -159,7 +153,7 @@ def wait_for_state(pid: int, state: str, limit_s: float = LIMIT_S) -> None:
 
 
 def _on_hosts(arguments: Sequence[str]) -> List[str]:
-    """The same job on TEST_HOSTS, if it is of several ranks and says nothing of hosts."""
+    """These arguments with the ranks on HOSTS hosts, if they name a number of ranks and no host."""
     words = list(arguments)
     at = words.index("-np") + 1 if "-np" in words[:-1] else 0
     size = int(words[at]) if at and words[at].isdecimal() else 1

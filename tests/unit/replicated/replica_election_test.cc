@@ -35,7 +35,8 @@ class ReplicaElectionTest : public ReplicaTest {
     }
     return pieces;
   }
-  // `ranks` leave. Of them the first of `others` reads the last message alone, the rest nothing.
+  // `ranks` leave. others[0] receives only their last message, kLeave; each later one of `others`
+  // receives no message, and is told of the losses.
   void LeaveTogether(const std::vector<int32_t>& ranks, const std::vector<int32_t>& others) {
     for (const int32_t rank : ranks) Leave(rank);
     Ticks(80);
