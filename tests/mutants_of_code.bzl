@@ -123,7 +123,19 @@ CODE_MUTANTS = {
     "p16_asks_again": (["core/gossip/far_looks.cc"], "FarLooksTest.*"),
     "p16_shows_models_of_long_ago": (["core/gossip/far_looks.cc"], "FarLooksTest.*"),
     "p17_offers_where_a_model_is_to_come": (["core/gossip/far_pairs.cc"], "FarPairsTest.*"),
-    "pair_meeting_rings_nobody": (["core/gossip/gossip.cc"], "*/TrainerPairsMeanTest.*"),
+    "p18_epoch_ends_a_later_finish": (
+        ["core/gossip/gossip_port.cc"],
+        "TrainerPairsTest.FinishesAreCounted",
+    ),
+    "p18_mean_ends_a_later_finish": (
+        ["core/gossip/hosts_port.cc"],
+        "HostsPairsTest.FinishesAreCounted",
+    ),
+    "p18_number_stays_where_it_trains_on": (
+        ["core/gossip/pairs_port.cc"],
+        "TrainerPairsTest.FinishesAreCounted",
+    ),
+    "pair_meeting_rings_nobody": (["core/gossip/gossip_epochs.cc"], "*/TrainerPairsMeanTest.*"),
     "queue_callback_comes_again": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
     "queue_failed_is_released_unseen": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
     "queue_handle_has_no_generation": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),

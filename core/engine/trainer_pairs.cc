@@ -69,7 +69,7 @@ void TrainerPairs::ShowSeenMean(const std::string& missing) {
     options_.log->Write(LogLevel::kWarn,
                         missing + "; finish() goes on with the ranks that are there");
   std::vector<std::byte> own(options_.model, options_.model + options_.layout->length_bytes());
-  if (!options_.port->SeenMean(spans_)) return;
+  if (!options_.port->GoOnWithout(spans_)) return;
   Combine(own.data(), options_.model, -1, own.data());
   hidden_ = std::move(own);
 }

@@ -44,8 +44,7 @@ void FarAccess::Add(const std::byte* difference, double scale) {
 
 void FarAccess::HandIn() {
   Gossip& own = *gossip_;
-  own.words_->Store(own.memory_->MemberAt(own.self_),
-                    MemberWord{MemberState::kFinished, own.epoch_}.Word());
+  own.Say(MemberState::kFinished);
   for (;;) {
     const ModelWord model = own.exchange_.Settled(own.self_);
     ModelWord after = model;
@@ -58,8 +57,7 @@ void FarAccess::HandIn() {
 
 void FarAccess::TakeBack() {
   Gossip& own = *gossip_;
-  own.words_->Store(own.memory_->MemberAt(own.self_),
-                    MemberWord{MemberState::kRuns, own.epoch_}.Word());
+  own.Say(MemberState::kRuns);
 }
 
 }  // namespace covey

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "core/base/check.h"
-#include "core/base/group_barrier.h"
 
 namespace covey {
 namespace {
@@ -160,104 +159,6 @@ bool Gossip::Peek(int32_t member, std::span<void* const> to) {
   return words_->Load(memory_->ModelAt(member)) == model.Word();
 }
 
-// ---- The end of an epoch ------------------------------------------------------------------------
-
-MemberWord Gossip::StateOf(int32_t i) { return MemberWord::Of(words_->Load(memory_->MemberAt(i))); }
-
-// A member that had finished trains on, or has died when it was about to. False: it does not, for
-// the epoch is over.
-bool Gossip::CountLeaving() {
-  for (;;) {
-    const EpochBarrier end = EpochBarrier::Of(words_->Load(memory_->BarrierAt()));
-    if (end.HasEnded(epoch_)) return false;
-    // gossip-P5: the count makes an end that did not see this rank leave fail.
-    const EpochBarrier next{.is_over = false, .left = end.left + 1, .epoch = epoch_};
-    if (words_->CompareExchange(memory_->BarrierAt(), end.Word(), next.Word())) return true;
-  }
-}
-
-// Whether a dead member, in that state, died in the middle of its epoch. A member that died after
-// it had finished is in the mean of this epoch; all see it alike.
-bool Gossip::MayMarkDead(const MemberWord& state) {
-  if (state.state == MemberState::kDead) return false;
-  if (state.epoch != epoch_ || state.state == MemberState::kRuns) return true;
-  // gossip-P5: a rank that has finished and died is in the mean, as all other ranks see it.
-  return state.state == MemberState::kLeaves && CountLeaving();
-}
-
-void Gossip::MarkLostDead() {
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    if (!lost_[static_cast<size_t>(i)]) continue;
-    const MemberWord state = StateOf(i);
-    if (MayMarkDead(state))
-      words_->CompareExchange(memory_->MemberAt(i), state.Word(),
-                              MemberWord{MemberState::kDead, state.epoch}.Word());
-  }
-}
-
-void Gossip::Finish() {
-  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kFinished, epoch_}.Word());
-  words_->Ring(memory_->EventCountAt());
-}
-
-// It says so before it counts itself: the member that ends the epoch has either seen it, or fails
-// because of the count.
-bool Gossip::LeaveBarrier() {
-  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kLeaves, epoch_}.Word());
-  // gossip-P5: one word says for all whether the epoch is over: then this rank takes its mean.
-  const bool may = CountLeaving();
-  const MemberState state = may ? MemberState::kRuns : MemberState::kFinished;
-  words_->Store(memory_->MemberAt(self_), MemberWord{state, epoch_}.Word());
-  return may;
-}
-
-std::vector<int32_t> Gossip::Unfinished() {
-  for (;;) {
-    MarkLostDead();
-    const EpochBarrier end = EpochBarrier::Of(words_->Load(memory_->BarrierAt()));
-    // gossip-P5: the end of the epoch is one word: it has ended for all.
-    if (end.HasEnded(epoch_)) return {};
-    std::vector<int32_t> unfinished = MissingMembers(memory_->size(), [&](int32_t i) {
-      const MemberWord state = StateOf(i);
-      const bool has_finished = state.epoch == epoch_ && (state.state == MemberState::kFinished ||
-                                                          state.state == MemberState::kMet);
-      return has_finished || state.state == MemberState::kDead;
-    });
-    if (!unfinished.empty()) return unfinished;
-    const EpochBarrier over{.is_over = true, .left = end.left, .epoch = epoch_};
-    words_->CompareExchange(memory_->BarrierAt(), end.Word(), over.Word());
-  }
-}
-
-// All at one moment: nothing has changed between two looks.
-std::vector<ModelWord> Gossip::AllSettled() {
-  std::vector<ModelWord> models;
-  for (bool again = true; again;) {
-    again = false;
-    models.resize(static_cast<size_t>(memory_->size()));
-    for (int32_t i = 0; i < memory_->size(); ++i) {
-      const ModelWord model = exchange_.Settled(i);
-      // gossip-P5: the mean is of all models as they are at one moment.
-      again |= model.Word() != models[static_cast<size_t>(i)].Word();
-      models[static_cast<size_t>(i)] = model;
-    }
-  }
-  return models;
-}
-
-void Gossip::Mean(std::span<void* const> model) {
-  MarkLostDead();
-  std::vector<const std::byte*> all;
-  const std::vector<ModelWord> models = AllSettled();
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    const ModelWord& one = models[static_cast<size_t>(i)];
-    // A rank that others have given up has its own model at least.
-    const bool is_in = i == self_ || StateOf(i).state != MemberState::kDead;
-    if (is_in && one.number > 0) all.push_back(memory_->Buffer(one));
-  }
-  MeanOf(all, model);
-}
-
 // In the order of `all`, each laid out as a buffer.
 void Gossip::MeanOf(std::span<const std::byte* const> all, std::span<void* const> model) const {
   std::vector<const std::byte*> from(all.size());
@@ -268,64 +169,6 @@ void Gossip::MeanOf(std::span<const std::byte* const> all, std::span<void* const
     kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum, .divisor = count}, from,
                      std::span<std::byte* const>(&to, 1), tile.count, Stores::kCached);
   }
-}
-
-void Gossip::OwnModel(std::span<void* const> model) {
-  MarkLostDead();
-  // gossip-P5a: the settled model, with what others have made of it, not the base.
-  Take(memory_->Buffer(AllSettled()[static_cast<size_t>(self_)]), model);
-}
-
-void Gossip::TakeWithProgress(std::span<void* const> model, Taking take) {
-  std::vector<std::byte> taken(memory_->layout().length_bytes());
-  std::vector<void*> spans;
-  for (const size_t offset : memory_->layout().offsets_bytes())
-    spans.push_back(taken.data() + offset);
-  (this->*take)(spans);
-  AddProgress(model, taken.data());
-}
-
-void Gossip::AddProgress(std::span<void* const> model, std::byte* taken) {
-  // gossip-P5a: this rank's progress after it had finished is added to the mean.
-  Merge(model, taken, taken);
-  Take(taken, model);
-}
-
-void Gossip::Meet() {
-  // gossip-P5a: the ranks that wait in Unmet sleep on this event count.
-  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kMet, epoch_}.Word());
-  words_->Ring(memory_->EventCountAt());
-}
-
-std::vector<int32_t> Gossip::Unmet() {
-  return MissingMembers(memory_->size(), [&](int32_t i) {
-    const MemberWord state = StateOf(i);
-    // gossip-P5a: all models stay as they are until every rank has read the mean.
-    const bool has_met = state.epoch > epoch_ || state.state == MemberState::kMet ||
-                         state.state == MemberState::kDead;
-    return has_met || lost_[static_cast<size_t>(i)];
-  });
-}
-
-// The model first: a member that sees this rank in the next epoch averages with that model.
-void Gossip::GoOn(std::span<const void* const> model) {
-  const uint32_t buffer = FreeBuffers().at(0);
-  Put(model, buffer);
-  CHECK(Publish(exchange_.Settled(self_), buffer), "nobody averages between two epochs");
-  base_ = buffer;
-  ++epoch_;
-  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kRuns, epoch_}.Word());
-}
-
-void Gossip::Leave() {
-  for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
-}
-
-bool Gossip::HasLeft(int32_t member) { return words_->Load(memory_->LeftAt(self_, member)) != 0; }
-
-bool Gossip::HaveAllLeft() {
-  const auto is_gone = [this](int32_t i) { return lost_[static_cast<size_t>(i)] || HasLeft(i); };
-  return MissingMembers(memory_->size(), is_gone).empty();
 }
 
 // ---- Buffers ------------------------------------------------------------------------------------

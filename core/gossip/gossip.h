@@ -78,7 +78,8 @@ class Gossip {
   bool Peek(int32_t member, std::span<void* const> to);
 
   // This rank trains no more in this epoch. Others may average with it until all have finished.
-  void Finish();
+  // `times`: the number of its finish (gossip-P18).
+  void Finish(uint64_t times);
   // Unless it has taken the mean it may still train on instead. False: it may not, for all had
   // finished, and others may have taken it.
   bool LeaveBarrier();
@@ -101,8 +102,8 @@ class Gossip {
   // To a model laid out as a buffer, and to `model`.
   void AddProgress(std::span<void* const> model, std::byte* taken);
   // It has taken one of them. Once no living member is Unmet it may go on with `model` as a new
-  // epoch.
-  void Meet();
+  // epoch. Returns the lowest of the numbers with which members in the mean have finished.
+  uint64_t Meet();
   std::vector<int32_t> Unmet();
   void GoOn(std::span<const void* const> model);
 
@@ -138,9 +139,9 @@ class Gossip {
   void Put(std::span<const void* const> model, uint32_t buffer);
   void Merge(std::span<void* const> model, const std::byte* current, std::byte* to);
   bool CountLeaving();
-  bool MayMarkDead(const MemberWord& state);
   bool Publish(const ModelWord& before, uint32_t buffer);
   MemberWord StateOf(int32_t i);
+  void Say(MemberState state);
   void MarkLostDead();
   std::vector<ModelWord> AllSettled();
 
@@ -150,7 +151,7 @@ class Gossip {
   const Kernels* kernels_;
   const End end_;
   PairExchange exchange_;
-  uint64_t epoch_ = 0;
+  uint64_t epoch_ = 0, times_ = 0;
   uint32_t base_ = 0;  // the buffer with what `model` was when it was written last
   std::vector<bool> lost_;
   std::unique_ptr<QuantizedPair> quantized_;  // null: no codec

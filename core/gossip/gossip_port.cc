@@ -37,7 +37,7 @@ bool GossipPort::TrainsDuringFinish(std::span<void* const> model) {
 }
 
 void GossipPort::Meet() {
-  gossip_->Meet();
+  fewest_times_ = gossip_->Meet();
   barrier_.Enter(Phase::kApplies, clock_->Now());
   has_learnt_ = false;
 }
@@ -54,7 +54,7 @@ Status GossipPort::Gather(std::span<void* const> model, Time deadline, Result re
     if (barrier_.phase() == Phase::kTrains) {
       const std::lock_guard lock(mutex_);
       steps_->PushDelta(model);
-      gossip_->Finish();
+      gossip_->Finish(times_);
       barrier_.Enter(Phase::kFinishes, clock_->Now());
     }
     if (barrier_.phase() == Phase::kFinishes) {
@@ -66,8 +66,10 @@ Status GossipPort::Gather(std::span<void* const> model, Time deadline, Result re
     RETURN_IF_ERROR(Await(&Gossip::Unmet, deadline));
     const std::lock_guard lock(mutex_);
     GoOn(model);
-    is_over = !has_learnt_;  // Else this was the end of the Finish before.
+    // gossip-P18: else this was the end of a Finish before.
+    is_over = !has_learnt_ && fewest_times_ >= times_;
   }
+  EndFinish();
   return Status::Ok();
 }
 

@@ -1,6 +1,7 @@
 #include "core/gossip/hosts_port.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace covey {
@@ -17,6 +18,18 @@ std::vector<int32_t> NearOf(const Group& group, const Transport& transport) {
   int32_t count = 0;
   for (const Rank member : group.members) near.push_back(transport.Shares(member) ? count++ : -1);
   return near;
+}
+
+// What a member gives to a version: its model, then, by member, the number of its finish
+// (gossip-P18), 0 for each other member.
+RoundLayout WithTimes(const RoundLayout& model, int32_t size) {
+  std::vector<RoundSpan> spans(model.lengths_bytes().size());
+  for (const RoundLayout::Tile& tile : model.tiles()) {
+    spans[tile.span].dtype = tile.dtype;
+    spans[tile.span].count += tile.count;
+  }
+  spans.push_back({DType::kF64, static_cast<size_t>(size)});
+  return {spans, model.tile_bytes()};
 }
 
 int32_t Count(const std::vector<int32_t>& near) {
@@ -37,7 +50,7 @@ HostsPort::HostsPort(Bundle bundle, const Group* group, Transport* transport, Ch
 RoundsPort::Bundle HostsPort::RoundsOf(const Bundle& bundle, int32_t size) {
   return {.name = bundle.name + ".mean",
           .shape = {.size = size, .log = kLog, .hypers = 0, .models = {}},
-          .layout = bundle.layout,
+          .layout = WithTimes(bundle.layout, size),
           // gossip-P15: a version is of all that live, however long one of them takes.
           .options = {.self = bundle.self,
                       .admission = {},
@@ -99,9 +112,12 @@ Status HostsPort::Gather(std::span<void* const> model, Time deadline, Result res
     }
     RETURN_IF_ERROR(Judge(rounds_->Wait(version_, Until(deadline))));
     const std::lock_guard lock(mutex_);
-    is_over = !has_learnt_;  // Else this was the end of the Finish before.
+    const bool has_learnt = has_learnt_;
     RETURN_IF_ERROR(TakeResult(model));
+    // gossip-P18: else this was the end of a Finish before.
+    is_over = !has_learnt && fewest_times_ >= times_;
   }
+  EndFinish();
   Stir();
   return Status::Ok();
 }
@@ -134,6 +150,10 @@ void HostsPort::HandIn() {
       bundle_.kernels->copy(open, own, layout().length_bytes(), memory_.stores());
     });
   }
+  std::vector<double> times(group_->members.size());
+  times[static_cast<size_t>(bundle_.self)] = static_cast<double>(times_);
+  std::memcpy(open + rounds_->layout().offsets_bytes().back(), times.data(),
+              times.size() * sizeof(double));
   const uint64_t version = rounds_->Publish({});
   const std::lock_guard lock(mutex_);
   version_ = version;
@@ -145,13 +165,17 @@ Status HostsPort::TakeResult(std::span<void* const> model) {
   std::vector<void*> spans(model.begin(), model.end());
   if (has_learnt_)
     for (size_t i = 0; i < spans.size(); ++i) spans[i] = taken.data() + layout().offsets_bytes()[i];
-  if (result_ == Result::kMean) {
-    RoundRecord record;
-    RETURN_IF_ERROR(rounds_->Read(version_, spans, &record));
-    Divide(record, spans);
-  } else {
-    gossip_->OwnModel(spans);
-  }
+  const bool takes_mean = result_ == Result::kMean;
+  std::vector<void*> sums = takes_mean ? spans : std::vector<void*>(spans.size());
+  std::vector<double> times(group_->members.size());
+  sums.push_back(times.data());
+  RoundRecord record;
+  RETURN_IF_ERROR(rounds_->Read(version_, sums, &record));
+  takes_mean ? Divide(record, spans) : gossip_->OwnModel(spans);
+  fewest_times_ = times_;
+  for (size_t i = 0; i < times.size(); ++i)
+    if (record.contributions[i].count > 0)
+      fewest_times_ = std::min(fewest_times_, static_cast<uint64_t>(times[i]));
   if (has_learnt_) gossip_->AddProgress(model, taken.data());
   GoOn(model);
   far_->GoOn();

@@ -49,7 +49,6 @@ class HostsPort final : public PairsPort, public ChannelPort {
   void Begin(std::span<const void* const> model) override;
   void Tell(int64_t version) override;
   Seen Peek(int32_t member, std::span<void* const> to) override;
-  bool SeenMean(std::span<void* const> model) override;
   void Interrupt() override;
   void Close() override;
   bool CanBeFreed() override;
@@ -65,6 +64,7 @@ class HostsPort final : public PairsPort, public ChannelPort {
   Status Gather(std::span<void* const> model, Time deadline, Result result) override;
   void Stir() override { driver_.kick(); }
   bool TrainsDuringFinish(std::span<void* const> model) override;
+  bool SeenMean(std::span<void* const> model) override;
   void HearOfLosses() override;
   Seen PeekLocked(int32_t member, std::span<void* const> to);
   bool Copy(int32_t member, std::vector<std::byte>* to);
@@ -85,7 +85,8 @@ class HostsPort final : public PairsPort, public ChannelPort {
   // Protected by mutex_.
   std::unique_ptr<FarPairs> far_;  // never changed once open
   ChannelWaiters waiters_{&mutex_};
-  uint64_t version_ = 0;  // that has this rank's model; 0: none of this epoch
+  uint64_t version_ = 0;       // that has this rank's model; 0: none of this epoch
+  uint64_t fewest_times_ = 0;  // of those in the version that this rank has taken
 };
 
 }  // namespace covey

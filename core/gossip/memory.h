@@ -67,10 +67,13 @@ enum class MemberState : uint8_t {
 struct MemberWord {
   MemberState state = MemberState::kRuns;
   uint64_t epoch = 0;
+  uint64_t times = 0;  // it has finished with that number (gossip-P18); unless it runs
 
-  uint64_t Word() const { return epoch << 3 | static_cast<uint64_t>(state); }
+  uint64_t Word() const { return epoch << 32 | times << 3 | static_cast<uint64_t>(state); }
   static MemberWord Of(uint64_t word) {
-    return {.state = static_cast<MemberState>(word & 7), .epoch = word >> 3};
+    return {.state = static_cast<MemberState>(word & 7),
+            .epoch = word >> 32,
+            .times = word >> 3 & ((uint64_t{1} << 29) - 1)};
   }
 };
 

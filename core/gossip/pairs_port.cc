@@ -17,6 +17,8 @@ void PairsPort::Begin(std::span<const void* const> model) {
 
 bool PairsPort::CountStep() {
   const std::lock_guard lock(mutex_);
+  // gossip-P18: a finish that comes now is another one than that which it has gone on from.
+  if (std::exchange(has_gone_on_, false)) ++times_;
   return barrier_.phase() != Phase::kTrains || steps_->CountStep();
 }
 

@@ -72,12 +72,16 @@ class PairsPort {
   // The model that `member` has given last, with the changes by others; `to` empty: its state
   // alone. Waits for no rank.
   virtual Seen Peek(int32_t member, std::span<void* const> to) = 0;
-  // As Gossip::SeenMean. Members that share no memory with this rank are asked, and have a while to
-  // answer.
-  virtual bool SeenMean(std::span<void* const> model);
-  // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
-  // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
-  // with a peer: max_wait is, the message names the missing ranks, and `model` is this rank's own.
+  // This rank goes on from a Finish in vain, with the mean of Gossip::SeenMean. Members that share
+  // no memory with it are asked, and have a while to answer.
+  bool GoOnWithout(std::span<void* const> model) {
+    has_gone_on_ = true;
+    return SeenMean(model);
+  }
+  // Waits until all that live have finished as often (gossip-P18); then `model` is the mean of all,
+  // the same bits on each rank, and all may train on. kTimeout: the deadline is over, and it goes
+  // on when called again; with a peer: max_wait is, the message names the missing ranks, and
+  // `model` is this rank's own.
   Status Finish(std::span<void* const> model, Time deadline) {
     return Gather(model, deadline, Result::kMean);
   }
@@ -105,6 +109,7 @@ class PairsPort {
   PairsPort(Bundle bundle, const Group* group, int32_t near);
 
   virtual Status Gather(std::span<void* const> model, Time deadline, Result result) = 0;
+  virtual bool SeenMean(std::span<void* const> model);
   // There is something new for members on other hosts. Without the lock.
   virtual void Stir() {}
   // ---- With the lock held.
@@ -113,6 +118,11 @@ class PairsPort {
   virtual bool TrainsDuringFinish(std::span<void* const> model) = 0;
   virtual void HearOfLosses() {}
   void GoOn(std::span<void* const> model);
+  // Of the thread that trains: a Finish has come to its end.
+  void EndFinish() {
+    ++times_;
+    has_gone_on_ = false;
+  }
 
   Bundle bundle_;
   const Group* group_;
@@ -129,6 +139,8 @@ class PairsPort {
   GroupBarrier barrier_;
   Result result_ = Result::kMean;  // of the last call that finishes
   bool has_learnt_ = false;        // since it has taken that, or handed its model in
+  bool has_gone_on_ = false;       // from its last Finish, and not trained since
+  uint64_t times_ = 1;             // the number of its Finish, this one or the next (gossip-P18)
 
  private:
   Met ExchangeLocked(std::span<void* const> model);

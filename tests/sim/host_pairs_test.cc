@@ -28,6 +28,8 @@ TEST(HostPairsTest, EverythingHolds) {
             {"killed", &V::killed},
             {"waited in vain", &V::timeouts},
             {"trained on then", &V::trained_on},
+            {"went on without ranks", &V::went_on},
+            {"ended after that with all", &V::ended_later},
             {"finished", &V::finished},
             {"settled", &V::settled},
             {"epochs of which all is known", &V::whole, 4},

@@ -26,6 +26,7 @@ TEST(TrainerPairsTest, EverythingHolds) {
             {"waited in vain", &V::timeouts},
             {"trained on then", &V::trained_on},
             {"went on without ranks", &V::went_on},
+            {"ended after that with all", &V::ended_later},
             {"finished", &V::finished},
             {"settled", &V::settled},
             {"models seen", &V::seen},

@@ -258,6 +258,13 @@ void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
       player.has_given_up = true;
       return;
     }
+    if (!settles && rng_.Percent(swarm_.goes_on_percent)) {
+      ++verdict_.went_on;
+      Player seen = {};
+      seen.model = player.model, seen.coded = player.coded;
+      player.port->GoOnWithout(SpansOf(&seen));
+      return;
+    }
     const bool may_train_on = verdict_.trained_on < kMostTrainedOn;
     if (rng_.Percent(swarm_.trains_on_percent) && may_train_on) {
       ++verdict_.trained_on;
@@ -270,8 +277,10 @@ void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
   Epoch& epoch = epochs_[number];
   // Half of the ranks decide where the first is one of them, and may die with what they have.
   const bool may_be_gone = 2 * verdict_.killed >= players_.size();
-  const bool is_second =
-      !settles && verdict_.trained_on == 0 && !epoch.models.empty() && !may_be_gone;
+  // A finish() of a rank that did no step since it went on is still the one before.
+  const bool is_of_all = verdict_.trained_on == 0 && (verdict_.went_on == 0 || swarm_.steps > 0);
+  const bool is_second = !settles && is_of_all && !epoch.models.empty() && !may_be_gone;
+  verdict_.ended_later += is_second && verdict_.went_on > 0 ? 1 : 0;
   if (is_second && player.model != epoch.models[0]) Fail("1: finish() leaves two models");
   epoch.Add(player.model, player.learnt);
   if (epoch.models.size() == players_.size()) Check(epoch, kNear, settles);
@@ -285,6 +294,7 @@ void HostPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
 void HostPairsSimulation::Check(const Epoch& epoch, double near, bool is_settled) {
   // A rank that trains on while the others meet has work that is in no mean yet.
   if (verdict_.killed > 0 || verdict_.gone > 0 || verdict_.trained_on > 0) return;
+  if (verdict_.went_on > 0) return;
   ++verdict_.whole;
   if (const std::string apart = epoch.Apart(near); !apart.empty())
     Fail((is_settled ? "2: " : "1: ") + apart);

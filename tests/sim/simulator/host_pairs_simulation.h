@@ -7,6 +7,7 @@
 // Each epoch ends with a finish, or with a settle. Checked:
 //   1. After a finish all ranks have one model, bit for bit. If all have come and none has trained
 //      on alone, it is what they began with and the mean of all that was learnt.
+//      Ranks that go on from a finish without others end the next one with all again.
 //   2. After a settle the sum of the models is that of what they began with and all that was
 //      learnt, if all have come and none has trained on alone.
 //   3. A rank that runs comes to the end of each step, whichever others have stopped, and of each
@@ -30,6 +31,7 @@ struct HostPairsVerdict {
   // Counts of events, for tests that require them.
   uint64_t steps = 0, near = 0, offers = 0, taken = 0, declined = 0, lost = 0;
   uint64_t stopped = 0, gone = 0, killed = 0, timeouts = 0, trained_on = 0;
+  uint64_t went_on = 0, ended_later = 0;  // without others; of all then
   uint64_t finished = 0, settled = 0, whole = 0;
   uint64_t looks = 0, without_mean = 0;
   uint64_t decoded = 0, repaired = 0;  // chunks of a codec

@@ -18,6 +18,7 @@ struct HostPairsSwarm {
   uint64_t steps = 1, epochs = 1;
   uint64_t settles = 0;            // bit e: epoch e ends with a settle
   uint64_t trains_on_percent = 0;  // after a wait in vain
+  uint64_t goes_on_percent = 0;    // likewise: the epoch is over for that rank
   uint64_t switch_permille = 0, stops_permille = 0;
   uint64_t slow_ranks = 0;                  // bit r: runs rarely
   uint64_t most_gone = 0, most_killed = 0;  // stopped for ever; killed
@@ -59,6 +60,7 @@ struct HostPairsSwarm {
     if (number < std::size(kCodecs)) codec = kCodecs[number];
     Rng apart(~rule.topology.seed);
     if (apart.Percent(30)) rule.topology.cross_every = static_cast<int64_t>(2 + apart.Below(3));
+    if (trains_on_percent == 0 && apart.Percent(50)) goes_on_percent = 50;
     for (int32_t r = 0; r < size; ++r) rule.topology.hosts.push_back(r / per_host);
   }
 
@@ -69,9 +71,10 @@ struct HostPairsSwarm {
            std::to_string(rule.local_steps) + (rule.is_random ? " at random" : "") +
            (rule.non_blocking ? ", copies" : "") + ", steps " + std::to_string(steps) + " x " +
            std::to_string(epochs) + ", settles " + std::to_string(settles & ((1u << epochs) - 1)) +
-           ", trains on " + std::to_string(trains_on_percent) + "%, stops " +
-           std::to_string(stops_permille) + " permille, for ever " + std::to_string(most_gone) +
-           ", killed " + std::to_string(most_killed) + ", delays " +
+           ", trains on " + std::to_string(trains_on_percent) + "%, goes on " +
+           std::to_string(goes_on_percent) + "%, stops " + std::to_string(stops_permille) +
+           " permille, for ever " + std::to_string(most_gone) + ", killed " +
+           std::to_string(most_killed) + ", delays " +
            std::to_string(longest_delay / kMicrosecond) + " us" + (codec.empty() ? "" : ", ") +
            codec;
   }

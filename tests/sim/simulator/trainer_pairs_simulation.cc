@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -72,6 +73,7 @@ class Simulation final : public InprocWatcher {
     Numbers model{}, learnt{};
     Time stopped_until = 0;
     bool is_killed = false, has_ended = false;
+    bool has_gone_on = false;  // in the last finish()
   };
 
   Player& At(int32_t rank) { return players_[static_cast<size_t>(rank)]; }
@@ -91,6 +93,7 @@ class Simulation final : public InprocWatcher {
   void Exchange(int32_t rank);
   void LookAround(int32_t rank);
   void Check(const Epoch& epoch, bool is_settled);
+  void CheckEqual(const Player& player, uint64_t number);
   void Strike();
   void Fail(const std::string& what) {
     if (failure_.empty()) failure_ = what;
@@ -103,6 +106,7 @@ class Simulation final : public InprocWatcher {
   TrainerLayout layout_;
   std::vector<Player> players_;
   std::vector<Epoch> epochs_;
+  std::map<uint64_t, Numbers> ends_;  // by the number of the finish(): its model
   int32_t current_ = -1;
   bool closing_ = false;
   std::string failure_;
@@ -188,6 +192,7 @@ void Simulation::Step(int32_t rank) {
 void Simulation::EndEpoch(int32_t rank, uint64_t number) {
   Player& player = At(rank);
   const bool settles = (swarm_.settles >> number & 1) != 0 && number + 1 < swarm_.epochs;
+  player.has_gone_on = false;
   while (!closing_) {
     const Status status = Drive(rank, [&] {
       const Time now = network_.clock().Now();
@@ -205,11 +210,22 @@ void Simulation::EndEpoch(int32_t rank, uint64_t number) {
     }
   }
   ++(settles ? verdict_.settled : verdict_.finished);
+  if (!settles) CheckEqual(player, number);
   if (player.trainer->position().may_differ != settles && swarm_.steps > 0 && swarm_.is_strict)
     Fail("2: may_differ() is wrong");
   Epoch& epoch = epochs_[number];
   epoch.Add(player.model, player.learnt);
   if (epoch.models.size() == players_.size()) Check(epoch, settles);
+}
+
+// Of those that have not gone on without others: a finish of a rank that did no step in between is
+// still the one before.
+void Simulation::CheckEqual(const Player& player, uint64_t number) {
+  const bool is_alone = verdict_.killed > 0 || verdict_.trained_on > 0 || swarm_.steps == 0;
+  if (player.has_gone_on || is_alone) return;
+  Numbers& first = ends_.try_emplace(number, player.model).first->second;
+  verdict_.ended_later += verdict_.went_on > 0 ? 1 : 0;
+  if (player.model != first) Fail("1: finish() leaves two models");
 }
 
 void Simulation::Check(const Epoch& epoch, bool is_settled) {
@@ -276,6 +292,7 @@ void Simulation::Exchange(int32_t rank) {
     if (closing_) return;
   }
   verdict_.went_on += exchange.stage == Stage::kSeenMean ? 1 : 0;
+  player.has_gone_on |= exchange.stage == Stage::kSeenMean;
   if (!closing_)
     player.ready = player.trainer->OnExchangeEnd(status, result, network_.clock().Now());
 }

@@ -7,7 +7,7 @@
 //
 // Checked, where no rank was killed and finish() was strict:
 //   1. After finish() all ranks have one model, bit for bit: what they began with and the mean of
-//      all that was learnt.
+//      all that was learnt. Where it is not strict: those that have not gone on without others.
 //   2. After settle() the sum of the models is that of what they began with and all that was
 //      learnt; may_differ() says that they differ.
 // In any case:
@@ -28,7 +28,7 @@ struct TrainerPairsVerdict {
   uint64_t hash = 0;    // of everything that happened
   // Counts of events, for tests that require them.
   uint64_t updates = 0, begun = 0, met = 0, killed = 0, stopped = 0, refused = 0;
-  uint64_t timeouts = 0, trained_on = 0, went_on = 0, finished = 0, settled = 0;
+  uint64_t timeouts = 0, trained_on = 0, went_on = 0, ended_later = 0, finished = 0, settled = 0;
   uint64_t seen = 0, changed_meanwhile = 0, whole = 0;
 };
 
