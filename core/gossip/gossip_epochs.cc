@@ -10,6 +10,10 @@ namespace covey {
 
 MemberWord Gossip::StateOf(int32_t i) { return MemberWord::Of(words_->Load(memory_->MemberAt(i))); }
 
+void Gossip::Say(MemberState state) {
+  words_->Store(memory_->MemberAt(self_), MemberWord{state, epoch_, times_}.Word());
+}
+
 // A member that had finished trains on, or has died when it was about to. False: it does not, for
 // the epoch is over.
 bool Gossip::CountLeaving() {

@@ -24,6 +24,7 @@ namespace {
 
 constexpr uint64_t kMostResumes = 1'000'000;
 constexpr uint64_t kMostStops = 30;
+constexpr uint64_t kMostTrainedOn = 1000;  // Else waiting ranks might miss each other for ever.
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 3 * kMillisecond;
 constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
@@ -204,7 +205,8 @@ void Simulation::EndEpoch(int32_t rank, uint64_t number) {
     verdict_.timeouts += status.code() == StatusCode::kTimeout ? 1 : 0;
     if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted)
       return Fail("4: an epoch ends with " + status.message());
-    if (status.code() == StatusCode::kTimeout && rng_.Percent(swarm_.trains_on)) {
+    const bool may_train_on = verdict_.trained_on < kMostTrainedOn;
+    if (status.code() == StatusCode::kTimeout && rng_.Percent(swarm_.trains_on) && may_train_on) {
       ++verdict_.trained_on;
       Step(rank);
     }
