@@ -275,6 +275,10 @@ CODE_MUTANTS = {
         ["core/replicated/aggregator.cc"],
         "SettlementTest.WhatComesLater*",
     ),
+    "w8_snapshot_makes_overdue": (
+        ["core/replicated/replica_trainer.cc"],
+        "ReplicaTest.AfterASnapshot*",
+    ),
     "w8_who_goes_on_drops_nothing": (
         ["core/partial/shared_epoch_end.cc"],
         "EndingTest.WhoGoesOnDrops*",

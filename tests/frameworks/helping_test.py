@@ -11,7 +11,7 @@ from typing import Any, List, Tuple
 
 import torch
 import trainings
-from ranks import SEED, SharedPool, on_one_host
+from ranks import SEED, SharedPool
 
 import covey
 import covey.torch as hvd
@@ -86,7 +86,6 @@ def two() -> int:
     return recovered(before)
 
 
-@on_one_host("between hosts the late rank waits for up to max_wait in each version")
 class HelpingTest(unittest.TestCase):
     def test_others_wait_in_an_operation(self) -> None:
         results = pool(3).call(elsewhere, timeout=60)

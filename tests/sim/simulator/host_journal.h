@@ -43,6 +43,9 @@ class HostJournal {
   const std::string& failure() const { return failure_; }
   uint64_t hash() const { return hash_; }
   uint64_t versions() const { return results_.size(); }
+  bool WasOverdue(int32_t rank, uint64_t version) const {
+    return results_[version - 1].missing[static_cast<size_t>(rank)] > 0;
+  }
   // Whether a replica with that log has all of them.
   bool HasAll(const ReplicatedLog& log) const;
   uint64_t late() const { return late_; }

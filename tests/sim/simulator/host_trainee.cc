@@ -93,7 +93,7 @@ void HostSimulation::RequestSnapshot(int32_t rank) {
     return journal_.Fail("7: a snapshot that is none");
   std::memcpy(&player.model, snapshot.state.data(), snapshot.state.size());
   player.read = snapshot.version;
-  player.skips_ahead = true;
+  player.skips_ahead = swarm_.skips_ahead || journal_.WasOverdue(rank, player.replica->executed());
   player.phase = player.goes_on;
   ++taken_;
   journal_.OnApplied(rank, snapshot.version, player.model);

@@ -213,6 +213,29 @@ TEST_F(ReplicaTest, WhoNeedsASnapshotIsSeenByThoseThatWait) {
   EXPECT_FALSE(replica(0).IsAnyInNeed() || replica(1).IsAnyInNeed());
 }
 
+// Its next step: one that was waited for in vain is overdue, and would stay late.
+TEST_F(ReplicaTest, AfterASnapshotARankIsLateUnlessItIsOverdue) {
+  for (const bool is_waited_for : {true, false}) {
+    Open(3, 4, is_waited_for ? AdmissionRule{} : AdmissionRule{.count = 1});
+    TrainTo(2, {0, 1, 2});
+    TrainTo(2 + 4 * kSteps, {0, 1});
+    Ticks(5);
+    Replica::Snapshot snapshot;
+    ASSERT_EQ(replica(2).Read(3, {}, nullptr), Found::kGone);
+    ASSERT_FALSE(replica(2).RequestSnapshot(&snapshot));
+    const uint64_t last = replica(0).executed();
+    for (const int32_t rank : {0, 1})
+      ASSERT_EQ(replica(rank).Read(last, {}, nullptr), Found::kYes);
+    Ticks(5);
+    for (const int32_t rank : {0, 1}) replica(rank).Give(last, Bytes(8));
+    Ticks(5);
+    ASSERT_TRUE(replica(2).RequestSnapshot(&snapshot));
+    ASSERT_LT(replica(2).step(), last);
+    EXPECT_EQ(replica(2).next_step(), is_waited_for ? last + 1 : replica(2).step() + 1);
+    Close();
+  }
+}
+
 // With nobody else left it goes on alone, if it has all.
 TEST_F(ReplicaTest, WhoHasAllGoesOn) {
   Open(3);
