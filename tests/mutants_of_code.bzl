@@ -325,6 +325,7 @@ BODIES = [
     "unit/partial/merge_test.cc",
     "unit/partial/rounds_test.cc",
     "unit/replicated/replica_election_test.cc",
+    "unit/replicated/replica_test.cc",
     "unit/replicated/settlement_test.cc",
     "unit/train/outer_model_test.cc",
     "unit/train/pass_clock_test.cc",
