@@ -129,6 +129,7 @@ bool Machine::Learn(int32_t me, int32_t peer, uint32_t tick) {
   if (first == signals.end()) return false;
   Epochs& epochs = Of(me).epochs;
   for (size_t j = 0; j < epochs.size(); ++j) epochs[j] = std::max(epochs[j], first->epochs[j]);
+  puts_.OnLearnt(me, peer, static_cast<size_t>(first - signals.begin()), epochs, Of(peer).input);
   return true;
 }
 

@@ -26,6 +26,7 @@
 
 #include "core/base/status.h"
 #include "core/plan/coded_ranges.h"
+#include "core/plan/input_puts.h"
 #include "core/plan/region.h"
 #include "core/plan/schedule.h"
 #include "core/plan/symbols.h"
@@ -116,6 +117,7 @@ class Machine {
   std::deque<Region> user_memory_;
   CodedRanges coded_;
   std::vector<Member> members_;
+  InputPuts puts_;
 };
 
 }  // namespace covey

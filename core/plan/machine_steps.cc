@@ -84,22 +84,30 @@ std::string Machine::Perform(int32_t me, const Step& step) {
   return "unknown kind of step";
 }
 
-// Of what the own slots hold now. A peer may use it once it knows of the next signal.
+// Of what the own slots or input hold now. A peer may use it once it knows of the next signal.
 std::string Machine::Push(int32_t me, const Step& step) {
   if (!problem_.mirrored) return "pushes where memory is not mirrored";
-  if (step.src.place != Place::kLanding || step.src.index != me)
+  const bool puts = step.src.place == Place::kInput;
+  const Buffer& slot = puts ? step.dst : step.src;
+  if (slot.place != Place::kLanding || slot.index != me || step.src.index != me)
     return "pushes other than the own landing slots";
-  Region* own = nullptr;
-  if (std::string wrong = Find(me, step.src, step.length_bytes, &own); !wrong.empty()) return wrong;
+  if (puts && !schedules_[static_cast<size_t>(me)].puts_input)
+    return "puts its input, which the schedule denies";
+  Region *landing = nullptr, *own = nullptr;
+  std::string wrong = Find(me, slot, step.length_bytes, &landing);
+  if (wrong.empty()) wrong = Find(me, step.src, step.length_bytes, &own);
+  if (!wrong.empty()) return wrong;
   HeldBytes held;
   const Epochs& epochs = Of(me).epochs;
   own->Read(step.src.offset, step.length_bytes, me, epochs, &held);
   for (int32_t j = 0; j < problem_.size; ++j) {
     if (!ReadsMirror(problem_, j, me) || (step.peer != kEveryRank && step.peer != j)) continue;
+    if (puts)
+      puts_.Add({me, j, Of(me).signals.size(), step.src.offset, step.length_bytes}, epochs, own);
     const Access user =
-        MirrorOf(j, me, step.src.slot)->Write(step.src.offset, step.length_bytes, me, epochs, held);
+        MirrorOf(j, me, slot.slot)->Write(slot.offset, step.length_bytes, me, epochs, held);
     if (user.rank >= 0)
-      return "overwrites the mirror of " + ToString(step.src) + " that rank " +
+      return "overwrites the mirror of " + ToString(slot) + " that rank " +
              std::to_string(user.rank) + " may still use (S3)";
   }
   return {};

@@ -57,7 +57,8 @@ History HistoryOf(const Problem& p, int32_t rank, const Schedule& schedule) {
     const auto position = static_cast<int64_t>(i);
     if (step.kind == StepKind::kSignal) {
       history.signals.emplace_back(step.tick, position);
-    } else if (step.kind != StepKind::kWait && step.dst.place == Place::kLanding) {
+    } else if (step.kind != StepKind::kWait && step.kind != StepKind::kPush &&
+               step.dst.place == Place::kLanding) {
       const Range range{step.dst.slot, step.dst.offset, step.dst.offset + BytesWritten(p, step)};
       history.writes[range.slot].push_back({position, range});
     }

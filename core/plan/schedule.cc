@@ -54,7 +54,8 @@ std::string ToString(const Step& s) {
     case StepKind::kMixCoded:
       return "mix coded " + ToString(s.dst) + " <- " + ToString(s.src) + ", input" + at + bytes;
     case StepKind::kPush:
-      return "push " + ToString(s.src) + " to " + peer + bytes;
+      return "push " + ToString(s.src) + " to " + peer + bytes +
+             (s.src.place == Place::kInput ? " as " + ToString(s.dst) : "");
     case StepKind::kSignal:
       return "signal " + std::to_string(s.tick) + (s.peer == kOwnHost ? " to the host" : "");
     case StepKind::kWait:

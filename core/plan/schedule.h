@@ -79,7 +79,8 @@ enum class StepKind : uint8_t {
               // order, of weight * (what kEncode made of a peer's same bytes - of the own) over the
               // peers the own row names; src as of kMix
   kPush,      // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
-              // kSignal; only where memory is mirrored
+              // kSignal; only where memory is mirrored. src in the own input: it gets that as dst,
+              // in the own landing slots, which stay as they are here
   kSignal,    // own tick = `tick`; tells the members that Schedule::reach names, or of them those
               // of the own host alone (peer kOwnHost): the others learn of it with a later signal
   kWait,      // until the tick of `peer` (kEveryRank: of all) >= `tick`
@@ -109,6 +110,7 @@ struct Schedule {
   // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends
   // before all have stopped.
   bool shares_memory = false;
+  bool puts_input = false;     // the network reads the own input (kPush)
   bool reads_begin = true;     // some step needs the first segments in the landing slots
   std::vector<int16_t> host;   // members of the own host, the own one too, in group order
   std::vector<int16_t> reach;  // members that wait for ticks of this rank; empty: every one does

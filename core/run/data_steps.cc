@@ -204,7 +204,13 @@ void PushStep(const Exchange& x, const Step& step, SharedRegions* regions) {
   const auto peer = static_cast<size_t>(step.peer);
   const std::span<const Rank> peers =
       step.peer == kEveryRank ? std::span(members) : std::span(members).subspan(peer, 1);
-  regions->Push(peers, x.Slot(x.Me(), step.src.slot) + step.src.offset, step.length_bytes);
+  if (step.src.place == Place::kLanding)
+    return regions->Push(peers, x.Slot(x.Me(), step.src.slot) + step.src.offset, step.length_bytes);
+  const std::byte* place = x.Slot(x.Me(), step.dst.slot) + step.dst.offset;
+  x.input.ForEach(step.src.offset, step.length_bytes,
+                  [&](const std::byte* input, size_t delta, size_t length) {
+                    regions->PushAs(peers, place + delta, input, length);
+                  });
 }
 
 }  // namespace covey

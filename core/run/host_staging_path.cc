@@ -14,6 +14,7 @@ constexpr size_t kSlotsOfChunk = 4;
 size_t InputEnd(const Step& step) {
   switch (step.kind) {
     case StepKind::kCopy:
+    case StepKind::kPush:
       return step.src.place == Place::kInput ? step.src.offset + step.length_bytes : 0;
     case StepKind::kReduce:
       return (step.src.place == Place::kInput ? step.src.offset : step.input_offset) +

@@ -33,7 +33,8 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
   Cell* cell = x->CellOf(x->Me());
   transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
   transport_->Wake(x->request->group->members);
-  const bool shared = (x->state == ExchangeState::kRunning && x->schedule->shares_memory) ||
+  const bool is_running = x->state == ExchangeState::kRunning;
+  const bool shared = (is_running && (x->schedule->shares_memory || x->schedule->puts_input)) ||
                       (x->state == ExchangeState::kCommunicator &&
                        communicators_.Abort(x, {lost, how}, clock_->Now()));
   x->state = ExchangeState::kLeaving;
@@ -79,6 +80,9 @@ bool Executor::AllHaveLeft(const Exchange& x) {
     const Rank rank = x.request->group->members[j];
     const bool lost = std::any_of(lost_.begin(), lost_.end(),
                                   [rank](const PeerLoss& loss) { return loss.rank == rank; });
+    // The network reads what this rank has put until it has left, or its receiver is lost.
+    const bool may_be_read = x.schedule->puts_input && j != x.Me() && !lost;
+    if (may_be_read && !transport_->HasSentAll()) return false;
     if (!lost && transport_->LoadAcquire(&cell->abort) == 0 &&
         transport_->LoadAcquire(&cell->tick) < last)
       return false;

@@ -35,9 +35,6 @@ class Composite final : public Transport {
   bool PollsNetwork() const override { return far_->link().Descriptor() < 0; }
   bool AnyThread() const override { return far_->link().AnyThread(); }
 
-  bool TrySend(Rank to, std::span<const std::byte> message) override {
-    return TrySendParts(to, Parts(&message, 1));
-  }
   bool TrySendParts(Rank to, Parts parts) override;
   bool TryReceive(Rank* from, Bytes* message) override;
   bool HasMail() override { return near_->HasMail() || far_->HasMail(); }
@@ -58,9 +55,11 @@ class Composite final : public Transport {
 
   uint64_t LoadAcquire(const uint64_t* word) override { return near_->LoadAcquire(word); }
   void StoreRelease(uint64_t* word, uint64_t value) override;
-  void Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes) override {
-    far_->Push(peers, data, length_bytes);
+  void PushAs(std::span<const Rank> peers, const std::byte* place, const std::byte* data,
+              size_t length_bytes) override {
+    far_->Push(peers, place, data, length_bytes);
   }
+  bool HasSentAll() override { return far_->Flushed(); }
   void Wake(std::span<const Rank> peers) override;
   std::vector<PeerLoss> PollPeers() override;
 

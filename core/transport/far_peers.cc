@@ -242,9 +242,10 @@ bool FarPeers::HasUnsent() const {
   return std::any_of(out_.begin(), out_.end(), [](const Outgoing& o) { return !o.unsent.empty(); });
 }
 
-void FarPeers::Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes) {
+void FarPeers::Push(std::span<const Rank> peers, const std::byte* place, const std::byte* data,
+                    size_t length_bytes) {
   const size_t put_bytes = std::max(options_.put_bytes, 2 * link_->EagerBytes());
-  const auto offset = static_cast<uint64_t>(data - own_);
+  const auto offset = static_cast<uint64_t>(place - own_);
   for (Rank peer : peers) {
     if (!IsFar(peer) || lost_[Index(peer)]) continue;
     Outgoing& out = out_[Index(peer)];
@@ -254,17 +255,17 @@ void FarPeers::Push(std::span<const Rank> peers, const std::byte* data, size_t l
       if (!out.unsent.empty() || !Offer(peer, put)) out.unsent.push_back(put);
       continue;
     }
-    AppendPush(peer, {data, length_bytes});
+    AppendPush(peer, offset, {data, length_bytes});
   }
 }
 
 // In as many messages as it takes for each to leave at once.
-void FarPeers::AppendPush(Rank to, std::span<const std::byte> data) {
+void FarPeers::AppendPush(Rank to, uint64_t offset, std::span<const std::byte> data) {
   Bytes& open = out_[Index(to)].open;
   const size_t eager = link_->EagerBytes();
   const auto append = [&](size_t length) {
-    const auto offset = static_cast<uint64_t>(data.data() - own_);
     Append(&open, RecordKind::kPush, offset, data.data(), length);
+    offset += length;
     data = data.subspan(length);
   };
   while (eager > 0 && open.size() + sizeof(Record) + data.size() > eager) {

@@ -2,8 +2,8 @@
 // to them and comes from them.
 //
 // Words and short pushes travel in one message per peer and Wake. A long push is a put, where the
-// network has puts: it is sent from this rank's region and written into the peer's mirror, without
-// a copy. Bytes that were pushed stay as they are until the peers have answered (plan-S3). Pages of
+// network has puts: it is sent from where it lies and written into the peer's mirror, without a
+// copy. Bytes that were pushed stay as they are until the peers have answered (plan-S3). Pages of
 // mirrors cost memory when first written.
 //
 // The thread that holds the progress lock; no call blocks.
@@ -65,8 +65,9 @@ class FarPeers {
   bool HasMail() const { return inbox_count_.load(std::memory_order_relaxed) > 0; }  // any thread
   bool HasUnsent() const;
 
-  // Peers that are not far are passed over.
-  void Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes);
+  // `data` goes to where `place` is in the own region. Peers that are not far are passed over.
+  void Push(std::span<const Rank> peers, const std::byte* place, const std::byte* data,
+            size_t length_bytes);
   void Store(const uint64_t* word, uint64_t value);
   // What was stored and pushed leaves for these peers. Words leave for all that this Wake names:
   // the next one does not repeat them.
@@ -95,7 +96,7 @@ class FarPeers {
   static size_t Index(Rank r) { return static_cast<size_t>(ToInt(r)); }
 
   void SendOpen(Rank to);
-  void AppendPush(Rank to, std::span<const std::byte> data);
+  void AppendPush(Rank to, uint64_t offset, std::span<const std::byte> data);
   bool Offer(Rank to, const Parcel& parcel);
   bool Absorb(Rank from, std::span<const std::byte> message);
   bool OnGoodbye(Rank from, std::span<const std::byte> body);

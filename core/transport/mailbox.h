@@ -17,8 +17,10 @@ class Mailbox {
  public:
   virtual ~Mailbox() = default;
 
-  // False: there is no room now. Try again after progress.
-  virtual bool TrySend(Rank to, std::span<const std::byte> message) = 0;
+  // False: there is no room now. Try again after progress. A mailbox has this or the next.
+  virtual bool TrySend(Rank to, std::span<const std::byte> message) {
+    return TrySendParts(to, Parts(&message, 1));
+  }
   // The same of a message in parts: a mailbox that can takes them from where they lie.
   virtual bool TrySendParts(Rank to, Parts parts) {
     Bytes message;

@@ -47,9 +47,6 @@ class Mirrored final : public Transport {
   bool PollsNetwork() const override { return far_->link().Descriptor() < 0; }
   bool AnyThread() const override { return far_->link().AnyThread(); }
 
-  bool TrySend(Rank to, std::span<const std::byte> message) override {
-    return TrySendParts(to, Parts(&message, 1));
-  }
   bool TrySendParts(Rank to, Parts parts) override { return far_->TrySend(to, parts); }
   bool TryReceive(Rank* from, Bytes* message) override { return far_->TryReceive(from, message); }
   bool HasMail() override { return far_->HasMail(); }
@@ -68,9 +65,11 @@ class Mirrored final : public Transport {
 
   uint64_t LoadAcquire(const uint64_t* word) override { return *word; }
   void StoreRelease(uint64_t* word, uint64_t value) override;
-  void Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes) override {
-    far_->Push(peers, data, length_bytes);
+  void PushAs(std::span<const Rank> peers, const std::byte* place, const std::byte* data,
+              size_t length_bytes) override {
+    far_->Push(peers, place, data, length_bytes);
   }
+  bool HasSentAll() override { return far_->Flushed(); }
   void Wake(std::span<const Rank> peers) override { far_->Wake(peers); }
   std::vector<PeerLoss> PollPeers() override { return far_->PollLost(); }
 

@@ -64,9 +64,17 @@ class SharedRegions {
   // Words of the protocol. `word` is 8-byte aligned in some rank's region.
   virtual uint64_t LoadAcquire(const uint64_t* word) = 0;
   virtual void StoreRelease(uint64_t* word, uint64_t value) = 0;
-  // Peers that hold mirrors will see these bytes of the own region with the next Wake of them.
-  virtual void Push(std::span<const Rank> /*peers*/, const std::byte* /*data*/,
-                    size_t /*length_bytes*/) {}
+  // Peers that hold mirrors will see these bytes of the own region with the next Wake of them. They
+  // stay as they are until the peers have answered that, or are lost.
+  void Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes) {
+    PushAs(peers, data, data, length_bytes);
+  }
+  // They will see `data`, which lies anywhere, where `place` is in the own region. That stays as it
+  // is.
+  virtual void PushAs(std::span<const Rank> /*peers*/, const std::byte* /*place*/,
+                      const std::byte* /*data*/, size_t /*length_bytes*/) {}
+  // Nothing that was pushed is read any more.
+  virtual bool HasSentAll() { return true; }
   // Wakes the listed peers if they are parked. Call after the StoreRelease they may be waiting for.
   virtual void Wake(std::span<const Rank> peers) = 0;
 

@@ -27,9 +27,6 @@ class ShmTransport final : public Transport {
   Rank rank() const override { return job_.identity.rank; }
   int size() const override { return job_.identity.size; }
 
-  bool TrySend(Rank to, std::span<const std::byte> message) override {
-    return TrySendParts(to, Parts(&message, 1));
-  }
   bool TrySendParts(Rank to, Parts parts) override;
   bool TryReceive(Rank* from, Bytes* message) override;
   bool HasMail() override {

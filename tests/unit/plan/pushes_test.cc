@@ -101,6 +101,26 @@ TEST(PushesDamageTest, WhatGoesWithTheBeginIsNeeded) {
       << dropped;
 }
 
+// The last wait of rank 0 is dropped: it may write, or end, while the last segment is on its way.
+TEST(PushesDamageTest, AnInputStaysWhileTheNetworkReadsIt) {
+  const Algorithm* put = FindAlgorithm(Kind::kAllreduce, "put");
+  const Problem problem = Mirrored(*put, MakeProblem(Kind::kAllreduce, 2, 2 * kSlot, kSlot));
+  std::vector<Schedule> schedules = BuildAll(*put, problem);
+  std::vector<Step>& steps = schedules[0].steps;
+  const auto last = std::find_if(steps.rbegin(), steps.rend(),
+                                 [](const Step& step) { return step.kind == StepKind::kWait; });
+  steps.erase(std::next(last).base());
+  const auto verdict = [&](bool in_place) {
+    return VerifySchedules(problem, schedules, put->association, {.in_place = in_place}).message();
+  };
+  const std::string written = verdict(true), left = verdict(false);
+  EXPECT_NE(written.find("overwrites output[0]+24576, which rank 1 may still use (S3)"),
+            std::string::npos)
+      << written;
+  EXPECT_NE(left.find("rank 0 at its end: rank 1 may still use its memory (S4)"), std::string::npos)
+      << left;
+}
+
 TEST(PushesDamageTest, WhereMemoryIsSharedNothingIsPushed) {
   Problem problem = MakeProblem(Kind::kAllreduce, 2, 640, kSlot);
   const Algorithm* flat = FindAlgorithm(Kind::kAllreduce, "flat");

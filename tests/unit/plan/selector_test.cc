@@ -104,7 +104,7 @@ TEST(Selector, NamesAreThoseOfTheCatalogue) {
             "algorithm is \"bruck\", which is not one of auto, coded, coded_hierarchical, direct, "
             "doubling, flat, "
             "hierarchical, "
-            "pairwise, read, ring, staged, tree");
+            "pairwise, put, read, ring, staged, tree");
   EXPECT_FALSE(CheckAlgorithmName("").ok());
 }
 

@@ -224,8 +224,7 @@ TEST_F(ReplicaTest, AfterASnapshotARankIsLateUnlessItIsOverdue) {
     ASSERT_EQ(replica(2).Read(3, {}, nullptr), Found::kGone);
     ASSERT_FALSE(replica(2).RequestSnapshot(&snapshot));
     const uint64_t last = replica(0).executed();
-    for (const int32_t rank : {0, 1})
-      ASSERT_EQ(replica(rank).Read(last, {}, nullptr), Found::kYes);
+    for (const int32_t rank : {0, 1}) ASSERT_EQ(replica(rank).Read(last, {}, nullptr), Found::kYes);
     Ticks(5);
     for (const int32_t rank : {0, 1}) replica(rank).Give(last, Bytes(8));
     Ticks(5);

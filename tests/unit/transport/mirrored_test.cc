@@ -151,6 +151,22 @@ TEST_F(MirroredTest, WithoutRoomTheOrderStays) {
   EXPECT_FALSE(transport_->HasUnsent());
 }
 
+// Long ones are sent from where they lie, short ones are copied.
+TEST_F(MirroredTest, WhatLiesElsewhereIsSeenInThePlaceOfTheRegion) {
+  const Bytes elsewhere(200, std::byte{7});
+  transport_->PushAs(peer_, At(4096), elsewhere.data(), 200);
+  transport_->PushAs(peer_, At(8192), elsewhere.data(), 100);
+  transport_->Wake(peer_);
+  EXPECT_EQ(script_.taken, (std::vector<std::string>{"put 4096 200", "message"}));
+  EXPECT_EQ(script_.put.data(), elsewhere.data());
+  EXPECT_EQ(*At(4096), std::byte{0});
+  EXPECT_EQ(*At(8192), std::byte{0});
+  script_.flushed = false;
+  EXPECT_FALSE(transport_->HasSentAll());
+  script_.flushed = true;
+  EXPECT_TRUE(transport_->HasSentAll());
+}
+
 TEST_F(MirroredTest, ALostPeerIsDropped) {
   script_.room = 0;
   transport_->Push(peer_, At(4096), 200);
