@@ -79,8 +79,8 @@ enum class StepKind : uint8_t {
               // order, of weight * (what kEncode made of a peer's same bytes - of the own) over the
               // peers the own row names; src as of kMix
   kPush,      // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
-              // kSignal; only where memory is mirrored. src in the own input: it gets that as dst,
-              // in the own landing slots, which stay as they are here
+              // kSignal; only where memory is mirrored. src in the own input: every other gets that
+              // as dst, in the own landing slots
   kSignal,    // own tick = `tick`; tells the members that Schedule::reach names, or of them those
               // of the own host alone (peer kOwnHost): the others learn of it with a later signal
   kWait,      // until the tick of `peer` (kEveryRank: of all) >= `tick`

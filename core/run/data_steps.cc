@@ -8,8 +8,16 @@ namespace {
 constexpr size_t kMixElems =
     2048;  // of kMix, at a time: partial sums stay in the first-level cache
 
+constexpr size_t kWorthAPut = 32 * 1024;
+
 std::byte* InSlot(const Exchange& x, const Buffer& b) {
   return x.Slot(static_cast<size_t>(b.index), b.slot) + b.offset;
+}
+
+std::span<const Rank> PeersOf(const Exchange& x, const Step& step) {
+  const std::vector<Rank>& members = x.request->group->members;
+  if (step.peer == kEveryRank) return members;
+  return std::span(members).subspan(static_cast<size_t>(step.peer), 1);
 }
 
 }  // namespace
@@ -200,16 +208,23 @@ void DataSteps::ReduceInArena(const Exchange& x, const Step& step) {
 }
 
 void PushStep(const Exchange& x, const Step& step, SharedRegions* regions) {
-  const std::vector<Rank>& members = x.request->group->members;
-  const auto peer = static_cast<size_t>(step.peer);
-  const std::span<const Rank> peers =
-      step.peer == kEveryRank ? std::span(members) : std::span(members).subspan(peer, 1);
-  if (step.src.place == Place::kLanding)
-    return regions->Push(peers, x.Slot(x.Me(), step.src.slot) + step.src.offset, step.length_bytes);
-  const std::byte* place = x.Slot(x.Me(), step.dst.slot) + step.dst.offset;
+  regions->Push(PeersOf(x, step), InSlot(x, step.src), step.length_bytes);
+}
+
+// Its pieces are put from where they lie; many small ones are copied to the slot: a put costs about
+// as much as a copy of kWorthAPut.
+void DataSteps::Put(const Exchange& x, const Step& step) {
+  size_t pieces = 0;
+  x.input.ForEach(step.src.offset, step.length_bytes,
+                  [&](const std::byte*, size_t, size_t) { ++pieces; });
+  std::byte* slot = InSlot(x, step.dst);
+  if (step.length_bytes < pieces * kWorthAPut) {
+    Copy(x, step);
+    return regions_->Push(PeersOf(x, step), slot, step.length_bytes);
+  }
   x.input.ForEach(step.src.offset, step.length_bytes,
                   [&](const std::byte* input, size_t delta, size_t length) {
-                    regions->PushAs(peers, place + delta, input, length);
+                    regions_->PushAs(PeersOf(x, step), slot + delta, input, length);
                   });
 }
 

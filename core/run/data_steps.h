@@ -13,7 +13,7 @@
 
 namespace covey {
 
-// kPush: gives the step's bytes of the own landing slots to those that hold mirrors of them.
+// kPush of landing slots: gives the step's bytes of the own landing slots to those that hold mirrors of them.
 void PushStep(const Exchange& exchange, const Step& step, SharedRegions* regions);
 
 class DataSteps {
@@ -23,6 +23,7 @@ class DataSteps {
       : kernels_(kernels), regions_(regions), reader_(reader) {}
 
   void Copy(const Exchange& exchange, const Step& step);           // kCopy
+  void Put(const Exchange& exchange, const Step& step);            // kPush of the own input
   void Reduce(const Exchange& exchange, const Step& step);         // kReduce
   void ReduceFetched(const Exchange& exchange, const Step& step);  // kReduceFetched
   int Fetch(const Exchange& exchange, const Step& step);           // kFetch: 0 or an errno

@@ -218,7 +218,11 @@ bool Executor::RunStep(Exchange* x, const Step& step) {
     case StepKind::kWait:
       break;
     case StepKind::kPush:
-      PushStep(*x, step, transport_);
+      if (step.src.place == Place::kInput) {
+        data_steps_.Put(*x, step);
+      } else {
+        PushStep(*x, step, transport_);
+      }
       break;
     case StepKind::kSignal:
       SignalSome(*x, step);
