@@ -13,7 +13,7 @@
 
 namespace covey {
 
-// kPush of landing slots: gives the step's bytes of the own ones to those that hold mirrors of them.
+// kPush of landing slots: gives the step's bytes of the own to those that hold mirrors of them.
 void PushStep(const Exchange& exchange, const Step& step, SharedRegions* regions);
 
 class DataSteps {
