@@ -69,20 +69,21 @@ class SeenModels:
         """
         self._trainer, self._own, self._plan = trainer, own, plan
         self._has_mean, self._copy_own = has_mean, copy_own
-        self._is_asked = False
-        self._is_elsewhere = False
+        self._has_answered = False  # Since the read began.
+        self._is_elsewhere = False  # By its last answer.
 
     def read(self, rank: int, to: Sequence[int], timeout: float) -> Seen:
         """Copies the model of ``rank`` to these addresses, by span. Looks again, for so many
         seconds at most, while it is being changed, or is on its way from another host."""
         deadline = time.monotonic() + timeout
+        self._has_answered = self._is_elsewhere = False
         while True:
             seen = self._look(rank, to)
             if seen is not None:
                 return seen
             if time.monotonic() > deadline:
                 busy = _ELSEWHERE if self._is_elsewhere else _BUSY
-                return Seen(why=_SILENT if self._is_asked else busy)
+                return Seen(why=busy if self._has_answered else _SILENT)
             time.sleep(_PAUSE_S)
 
     def _look(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
@@ -93,7 +94,7 @@ class SeenModels:
 
     def _look_at(self, rank: int, to: Sequence[int]) -> trainer_handle.Seen:
         seen = self._trainer.look(rank, to)
-        self._is_asked = seen.state == ASKED
+        self._has_answered |= seen.state != ASKED
         return seen
 
     def _published(self, rank: int, to: Sequence[int]) -> Optional[Seen]:
@@ -123,6 +124,8 @@ class SeenModels:
         seen = self._look_at(rank, to)
         if seen.state == WHOLE:
             return Seen(seen.version)
+        if seen.state == ASKED:
+            return None
         # For a moment there is none: before the first step, and where another method begins.
         self._is_elsewhere = seen.state == NOTHING and seen.version > 0
         return Seen(why=_WHY[seen.state]) if seen.state in (CLOSED, LOST) else None

@@ -12,7 +12,7 @@ import unittest
 from typing import Dict, Tuple
 
 from even_net import make, step
-from ranks import SEED, on_one_host
+from ranks import SEED
 from watched import LIMIT_S, Report, Watched
 from whole_numbers import digest
 
@@ -62,7 +62,6 @@ def train_until(folder: str, method: str) -> Tuple[int, str, Dict[int, str]]:
 
 
 class ConsensusFaultsTest(unittest.TestCase):
-    @on_one_host("between hosts the reason given is that the rank has not answered")
     def test_others_that_train_are_stopped_and_die_are_read_whole_or_named(self) -> None:
         rng = random.Random(SEED)
         for method in METHODS:
@@ -76,8 +75,9 @@ class ConsensusFaultsTest(unittest.TestCase):
                 self.assertEqual(wrong, "", f"seed {SEED}")
                 self.assertGreater(seen, 0)
                 self.assertIn("has died", missing.pop(2), f"seed {SEED}")
-                # In the middle of a step, at its end, or before its first one.
-                allowed = "being changed|closed its optimizer|no model yet"
+                # In the middle of a step, at its end, or before its first one; between hosts a
+                # rank that is stopped.
+                allowed = "being changed|closed its optimizer|no model yet|has not answered"
                 for why in missing.values():
                     self.assertRegex(why, allowed)
 
