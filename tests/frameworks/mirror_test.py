@@ -15,7 +15,7 @@ import torch
 import trainings
 from late_cuda import Event, Stream, running
 from mirror_training import Training, check_both, digest, in_turn, there_is, together
-from ranks import SEED, SharedPool, also
+from ranks import SEED, SharedPool, also, on_one_host
 
 import covey
 import covey.torch as hvd
@@ -206,6 +206,7 @@ class MirrorTest(unittest.TestCase):
                        "local:H=3,max_wait=60s"):
             check_both(self, pool(2), together, method, True)
 
+    @on_one_host("between hosts two models are averaged when messages come, and so not in turn")
     def test_what_waits_for_nobody(self) -> None:
         for size in (2, 4):
             for method in of(size, IN_TURN):

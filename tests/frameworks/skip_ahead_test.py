@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 import trainings
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, on_one_host
 from whole_numbers import Trainer, gradient_of, sum_of, watch
 
 import covey
@@ -342,6 +342,7 @@ class SkipAheadTest(unittest.TestCase):
     def test_a_compiled_model(self) -> None:
         self.check(compiled)
 
+    @on_one_host("between hosts a rank learns of a version by a message")
     def test_a_gradient_counts_once_if_its_step_is_done_again_after_such_a_pass(self) -> None:
         self.assertEqual(pool(2).call(left_before_its_gradient), [-103.0] * 2)
 
