@@ -45,7 +45,6 @@ class GossipPort : public PairsPort {
 
   Transport* transport_;
   SharedAtomics* words_;
-  uint64_t fewest_times_ = 0;  // of those in the mean that this rank has taken
 };
 
 }  // namespace covey

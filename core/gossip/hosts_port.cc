@@ -20,8 +20,8 @@ std::vector<int32_t> NearOf(const Group& group, const Transport& transport) {
   return near;
 }
 
-// What a member gives to a version: its model, then, by member, the number of its finish
-// (gossip-P18), 0 for each other member.
+// The layout of a contribution to the mean: a model, then the number of a finish by member
+// (gossip-P18), which is 0 for all members but the own.
 RoundLayout WithTimes(const RoundLayout& model, int32_t size) {
   std::vector<RoundSpan> spans(model.lengths_bytes().size());
   for (const RoundLayout::Tile& tile : model.tiles()) {

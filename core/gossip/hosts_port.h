@@ -85,8 +85,7 @@ class HostsPort final : public PairsPort, public ChannelPort {
   // Protected by mutex_.
   std::unique_ptr<FarPairs> far_;  // never changed once open
   ChannelWaiters waiters_{&mutex_};
-  uint64_t version_ = 0;       // that has this rank's model; 0: none of this epoch
-  uint64_t fewest_times_ = 0;  // of those in the version that this rank has taken
+  uint64_t version_ = 0;  // that has this rank's model; 0: none of this epoch
 };
 
 }  // namespace covey

@@ -118,7 +118,7 @@ class PairsPort {
   virtual bool TrainsDuringFinish(std::span<void* const> model) = 0;
   virtual void HearOfLosses() {}
   void GoOn(std::span<void* const> model);
-  // Of the thread that trains: a Finish has come to its end.
+  // A Finish has come to its end. The thread that trains calls it.
   void EndFinish() {
     ++times_;
     has_gone_on_ = false;
@@ -141,6 +141,7 @@ class PairsPort {
   bool has_learnt_ = false;        // since it has taken that, or handed its model in
   bool has_gone_on_ = false;       // from its last Finish, and not trained since
   uint64_t times_ = 1;             // the number of its Finish, this one or the next (gossip-P18)
+  uint64_t fewest_times_ = 0;      // the lowest of those in the mean that it has taken last
 
  private:
   Met ExchangeLocked(std::span<void* const> model);

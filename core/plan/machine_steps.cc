@@ -84,7 +84,8 @@ std::string Machine::Perform(int32_t me, const Step& step) {
   return "unknown kind of step";
 }
 
-// Of what the own slots or input hold now. A peer may use it once it knows of the next signal.
+// The bytes travel that the own slots or input hold now. A peer may use them once it knows of the
+// next signal.
 std::string Machine::Push(int32_t me, const Step& step) {
   if (!problem_.mirrored) return "pushes where memory is not mirrored";
   const bool puts = step.src.place == Place::kInput;

@@ -88,7 +88,8 @@ bool Replica::RequestSnapshot(Snapshot* snapshot) {
   if (snapshot_.version >= lowest) {
     *snapshot = std::exchange(snapshot_, {});
     read_ = snapshot->version;
-    // partial-W8a: as the last version says: steps of a rank that is late alone wait for none.
+    // partial-W8a: the last version says whether it is overdue. If not, its late steps wait for no
+    // other rank.
     is_overdue_ = log_.missing()[static_cast<size_t>(options_.self)] > 0;
     need_ = 0;
     if (leader_ >= 0) SendAppendResponse(leader_);

@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kMixElems =
     2048;  // of kMix, at a time: partial sums stay in the first-level cache
 
-constexpr size_t kWorthAPut = 32 * 1024;
+constexpr size_t kWorthAPut = 32 * 1024;  // bytes of a piece
 
 std::byte* InSlot(const Exchange& x, const Buffer& b) {
   return x.Slot(static_cast<size_t>(b.index), b.slot) + b.offset;

@@ -215,24 +215,13 @@ TEST(HostsPairsTest, WithoutAStoppedRankTheOthersSeeTheMeanOfTheirModels) {
   EXPECT_EQ(seen[0], seen[2]);
 }
 
-// Rank 0 goes on from its first finish() and trains on; then rank 1 comes to its own first one.
 TEST(HostsPairsTest, FinishesAreCounted) {
   std::atomic<bool> has_trained_on{false};
   double held[2] = {};
   RunRanks(kTwo, [&](int rank, covey_runtime*& runtime) {
     Adapter adapter(rank, runtime);
     ASSERT_EQ(adapter.Open("adpsgd:max_wait=30ms"), COVEY_OK) << adapter.error.message;
-    ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
-    const auto finish = [&](int32_t strict) {
-      covey_code code = COVEY_TIMEOUT;
-      while (code == COVEY_TIMEOUT) code = adapter.Finish(strict);
-      ASSERT_EQ(code, COVEY_OK) << adapter.error.message;
-    };
-    while (rank == 1 && !has_trained_on) std::this_thread::yield();
-    finish(rank == 0 ? 0 : 1);
-    ASSERT_EQ(adapter.Step(1), COVEY_OK) << adapter.error.message;
-    has_trained_on = true;
-    finish(1);
+    FinishTwice(rank, &adapter, &has_trained_on);
     held[rank] = adapter.model[1][0];
   });
   EXPECT_EQ(held[0], held[1]);

@@ -3,8 +3,12 @@
 #ifndef COVEY_TESTS_CONTRACT_PAIR_PROGRESS_H_
 #define COVEY_TESTS_CONTRACT_PAIR_PROGRESS_H_
 
+#include <gtest/gtest.h>
+
+#include <atomic>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "tests/contract/trainer_adapter.h"
 
@@ -22,6 +26,19 @@ inline double MeanOf(int size, int steps) {
   double sum = 0;
   for (int rank = 0; rank < size; ++rank) sum += Learnt(rank, steps);
   return 1 + sum / size;
+}
+
+// Two steps, each with its finish(). Rank 0 goes on from its first finish() and trains on; then
+// rank 1 comes to its own first one.
+inline void FinishTwice(int rank, Adapter* adapter, std::atomic<bool>* has_trained_on) {
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_EQ(adapter->Step(step), COVEY_OK) << adapter->error.message;
+    if (step == 1) *has_trained_on = true;
+    while (rank == 1 && !*has_trained_on) std::this_thread::yield();
+    covey_code code = COVEY_TIMEOUT;
+    while (code == COVEY_TIMEOUT) code = adapter->Finish(rank == 0 && step == 0 ? 0 : 1);
+    ASSERT_EQ(code, COVEY_OK) << adapter->error.message;
+  }
 }
 
 // The number `key` in a JSON text; UINT64_MAX: there is none.

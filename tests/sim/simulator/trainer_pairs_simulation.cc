@@ -220,8 +220,8 @@ void Simulation::EndEpoch(int32_t rank, uint64_t number) {
   if (epoch.models.size() == players_.size()) Check(epoch, settles);
 }
 
-// Of those that have not gone on without others: a finish of a rank that did no step in between is
-// still the one before.
+// Ranks that have not gone on without others have one model. A finish of a rank that did no step
+// since the one before is still that one.
 void Simulation::CheckEqual(const Player& player, uint64_t number) {
   const bool is_alone = verdict_.killed > 0 || verdict_.trained_on > 0 || swarm_.steps == 0;
   if (player.has_gone_on || is_alone) return;
