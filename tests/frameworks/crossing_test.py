@@ -12,7 +12,7 @@ import unittest
 from typing import List
 
 from crossings import AT_THE_END, ROUNDS, STATE, Crossed, train
-from ranks import SEED, on_one_host
+from ranks import SEED, with_majority
 from watched import Watched
 
 # Of rounds of all, so that they do the same twice.
@@ -59,9 +59,8 @@ class CrossingTest(unittest.TestCase):
         results: List[Crossed] = job.pool.collect()
         return results
 
-    @on_one_host("of two hosts rank 1 makes no version without rank 0")
     def test_who_stops_as_finish_ends_holds_up_nobody_for_ever(self) -> None:
-        for size, stopped, method in ((2, 0, LOCAL), (4, 3, WAGMA)):
+        for size, stopped, method in with_majority((2, 0, LOCAL), (4, 3, WAGMA)):
             with self.subTest(method), Watched(
                 size, __file__, train, method, STEPS, stopped, AT_THE_END, False, False
             ) as job:

@@ -44,6 +44,12 @@ def on_one_host(why: str) -> Callable[[Any], Any]:
     return unittest.skipIf(HOSTS > 1, f"on one host: {why}")
 
 
+def with_majority(*cases: Tuple[Any, ...]) -> List[Tuple[Any, ...]]:
+    """Of cases that begin with a job's size and the rank that stops: those in which the others go
+    on. Between hosts that takes a majority of the ranks, or of exactly half the one with rank 0."""
+    return [case for case in cases if HOSTS == 1 or case[:2] != (2, 0)]
+
+
 def also(*values: Any) -> Tuple[Any, ...]:
     """Values of a case that repeat others: `tools/test --slow` takes them too."""
     return values if os.environ.get("TEST_SLOW") == "1" else ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unittest
 
-from ranks import SEED, on_one_host
+from ranks import SEED, with_majority
 from warmups import WARMUP, SwitchTest, adam_until
 
 __all__ = ["adam_until"]  # What ranks are asked for.
@@ -19,9 +19,8 @@ def setUpModule() -> None:
 
 
 class SwitchFaultsTest(SwitchTest):
-    @on_one_host("between hosts it takes longer than its limit")
     def test_what_waits_for_all_begins_when_nobody_is_missing(self) -> None:
-        for size, stopped, method, by in (
+        for size, stopped, method, by in with_majority(
             (2, 0, f"adpsgd:max_wait=300ms,warmup_steps={WARMUP}", "pairs"),
             (4, 2, f"swarm:max_wait=300ms,warmup_steps={WARMUP}", "pairs"),
             (4, 0, f"allreduce:max_wait=300ms,then=eager@{WARMUP}:admit=all", "gradients"),

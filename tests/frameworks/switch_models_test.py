@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unittest
 
-from ranks import SEED, on_one_host
+from ranks import SEED, with_majority
 from warmups import WARMUP, SwitchTest, adam_until
 
 __all__ = ["adam_until"]  # What ranks are asked for.
@@ -19,9 +19,8 @@ def setUpModule() -> None:
 
 
 class SwitchModelsTest(SwitchTest):
-    @on_one_host("of two hosts rank 1 makes no version without rank 0")
     def test_the_others_train_on_until_it_is_back(self) -> None:
-        for size, stopped, method, by in (
+        for size, stopped, method, by in with_majority(
             (2, 1, f"wagma:max_wait=300ms,then=allreduce@{WARMUP}", ""),
             (4, 0, f"wagma:max_wait=300ms,then=eager@{WARMUP}:admit=all", "gradients"),
             (4, 3, f"local:H=3,max_wait=300ms,then=allreduce@{WARMUP}", ""),

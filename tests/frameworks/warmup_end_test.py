@@ -12,7 +12,7 @@ import unittest
 from typing import List
 
 import torch
-from ranks import SEED, on_one_host
+from ranks import SEED, on_one_host, with_majority
 from warmups import WARMUP, End, WarmupTest, adam_until, apart_until
 from watched import Watched
 from whole_numbers import gradient_of, sum_of
@@ -22,12 +22,11 @@ def setUpModule() -> None:
     print(f"seed {SEED}")
 
 
-@on_one_host("between hosts it takes longer than its limit")
 class WarmupEndTest(WarmupTest):
     def test_replicas_are_equal_at_the_end_of_the_warm_up(self) -> None:
         """Also where a rank comes later than the others have gone on: from the log, or beyond it
         from what another rank has left there. Adam, and a schedule of warm-up and cosine."""
-        for size, stopped, method, stops_at in (
+        for size, stopped, method, stops_at in with_majority(
             (4, 1, "eager:admit=0.5", WARMUP - 5), (2, 0, "eager:admit=solo", WARMUP - 30),
             (4, 2, "wagma", WARMUP - 5), (4, 0, "wagma", WARMUP - 30), (2, 1, "wagma", WARMUP - 30),
             (4, 3, "local:local_steps=3", WARMUP - 5), (2, 0, "local:local_steps=3", WARMUP - 30),
@@ -68,6 +67,7 @@ class WarmupEndTest(WarmupTest):
             self.assertEqual(len({end.at_end[0] for end in results}), 1, f"seed {SEED}")
             self.assertEqual(len({end.model for end in results}), 1, f"seed {SEED}")
 
+    @on_one_host("between hosts the warm-up goes on until all have met")
     def test_what_comes_too_late_for_the_warm_up_counts_once(self) -> None:
         """As a step of the rank's own."""
         size, stopped = 2, 1

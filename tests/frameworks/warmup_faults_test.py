@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import unittest
 
-from ranks import SEED, on_one_host
+from ranks import SEED, with_majority
 from warmups import WARMUP, WarmupTest, adam_until, count_until
 from watched import Watched
 from whole_numbers import sum_of
@@ -24,11 +24,10 @@ def setUpModule() -> None:
     print(f"seed {SEED}")
 
 
-@on_one_host("between hosts it takes longer than its limit")
 class WarmupFaultsTest(WarmupTest):
     def test_a_stopped_rank_is_waited_for_once(self) -> None:
         """And comes back, and every gradient counts once, whatever comes after the warm-up."""
-        for size, stopped, method in (
+        for size, stopped, method in with_majority(
             (2, 0, "eager:" + LONG), (4, 2, "eager:" + LONG),
             (2, 1, "wagma:" + LONG), (4, 3, "wagma:" + LONG),
             (2, 0, "allreduce:" + LONG), (4, 0, "local:" + LONG), (4, 1, "adpsgd:" + LONG),
@@ -54,7 +53,7 @@ class WarmupFaultsTest(WarmupTest):
                 self.assertIn(f"rank {stopped} was missing at version", said)
 
     def test_a_killed_rank_holds_up_nobody(self) -> None:
-        for size, killed, method in (
+        for size, killed, method in with_majority(
             (2, 1, "eager:" + LONG), (4, 0, "eager:" + LONG), (2, 0, "wagma:" + LONG),
             (4, 1, "wagma:" + LONG),
             (4, 2, f"wagma:max_wait=300ms,warmup_steps={WARMUP}"),
