@@ -110,6 +110,8 @@ _MUTANTS = dict(SETTLING_MUTANTS, **{
     "w8_attempt_is_no_wait": (["core/replicated/aggregator.cc"], "host_silence"),
     "w8_one_that_is_ahead_makes_another": (["core/partial/rounds.cc"], "trainers"),
     "train_delta_has_what_is_pending": (["core/train/outer_model.cc"], "trainers"),
+    "train_count_is_its_own": (["core/train/trainer.cc"], "trainers"),
+    "train_snapshot_has_no_count": (["core/engine/trainer_rounds.cc"], "trainers"),
     "train_last_local_steps_are_dropped": (["core/train/round_part.cc"], "trainers"),
     "train_gone_version_is_passed_over": (["core/train/round_part.cc"], "trainers"),
     "train_finish_fails_before_it_applies": (["core/train/round_part.cc"], "trainers"),

@@ -33,12 +33,11 @@ Status CheckConfig(const covey_rounds_config& config) {
 }
 
 Status MethodOf(const Use& use, const covey_rounds_config& config, const Group& group,
-                std::string* full, MethodRounds* rounds) {
+                std::string* full, MethodPlan* found) {
   const MethodChoice& choice = ChoiceOf(use, config.method);
-  const MethodPlan plan = choice.Plan(ViewOf(group), config.begin);
+  const MethodPlan plan = *found = choice.Plan(ViewOf(group), config.begin);
   *full = choice.Text();
   if (config.begin > 0) *full += " from version " + std::to_string(config.begin) + " on";
-  *rounds = plan.rounds;
   if (plan.admission != Admission::kRounds)
     return Status::InvalidArgument("the method " + *full + " has no rounds: it exchanges with all");
   if (const Status fits = CheckSize(plan.rounds, group.size()); !fits.ok())
@@ -84,7 +83,8 @@ int32_t LogOf(const MethodRounds& rounds, const RoundLayout& layout) {
 }
 
 RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, const Group& group,
-                            const MethodRounds& rounds) {
+                            const MethodPlan& plan) {
+  const MethodRounds& rounds = plan.rounds;
   const RoundLayout layout = LayoutOf({config.num_spans, config.dtypes, config.counts});
   const AdmissionRule admission = RuleOf(rounds);
   return {.name = config.name,
@@ -95,7 +95,8 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
                                .sync_every = static_cast<uint64_t>(rounds.sync_every),
                                .ending = static_cast<uint64_t>(rounds.ending),
                                .hosts = group.hosts,
-                               .cross_every = rounds.cross_every}},
+                               .cross_every = rounds.cross_every,
+                               .has_deltas = plan.payload == Payload::kDelta}},
           .layout = layout,
           .options = {.self = ToInt(group.my_index),
                       .admission = admission,
@@ -118,17 +119,17 @@ Status OpenRounds(const Use& use, covey_runtime* runtime, const covey_rounds_con
   const Group* group = nullptr;
   RETURN_IF_ERROR(FindOwnGroup(use, config->group, &group));
   Proposal mine{.kind = "rounds", .name = config->name, .group = config->group};
-  MethodRounds rounds;
-  RETURN_IF_ERROR(MethodOf(use, *config, *group, &mine.text, &rounds));
+  MethodPlan plan;
+  RETURN_IF_ERROR(MethodOf(use, *config, *group, &mine.text, &plan));
   const bool is_shared = use->transport().words() != nullptr;
   if (!is_shared) RETURN_IF_ERROR(CheckNetwork(use, mine.text));
-  if (rounds.group_size > 0 && config->op != COVEY_AVERAGE)
+  if (plan.rounds.group_size > 0 && config->op != COVEY_AVERAGE)
     return Status::InvalidArgument("rounds: the method " + mine.text +
                                    " averages models: op is COVEY_AVERAGE");
   mine.text = Describe(*config, mine.text);
   // replicated-W22: all members give the half vote to the same one.
   if (!is_shared && use->config().witness_fd >= 0) mine.text += ", with a witness";
-  std::unique_ptr<RoundsPort> port = use->NewRounds(BundleOf(use, *config, *group, rounds), group);
+  std::unique_ptr<RoundsPort> port = use->NewRounds(BundleOf(use, *config, *group, plan), group);
   mine.has_block = is_shared;
   mine.enough = CheckMemory(*port, use->config().memory_limit, config->name);
   if (mine.enough.ok())

@@ -68,8 +68,7 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
   const bool has_deltas = payload == Payload::kDelta;
   const bool travels = payload == Payload::kGradients;  // what updates need, with the gradients
   const covey_op of_local = has_deltas ? COVEY_SUM : COVEY_AVERAGE;
-  const int32_t of_local_hypers =
-      has_deltas ? 0 : 1;  // with models: how many steps a rank has done
+  constexpr int32_t kOfLocal = 1;  // how many steps a rank has done
   const std::string name = PartName(config, from);
   const covey_rounds_config rounds{.struct_size = sizeof(rounds),
                                    .group = config.group,
@@ -80,7 +79,7 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
                                    .num_spans = spans.count(),
                                    .dtypes = spans.dtypes.data(),
                                    .counts = spans.counts.data(),
-                                   .num_hypers = travels ? config.num_hypers : of_local_hypers,
+                                   .num_hypers = travels ? config.num_hypers : kOfLocal,
                                    .begin = from};
   uint64_t number = 0;
   RETURN_IF_ERROR(OpenRounds(use, runtime, &rounds, &number));

@@ -86,7 +86,7 @@ Status TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Statu
                                   std::span<const double> hypers, StageResult* result) {
   OuterModel* outer = options_.outer.get();
   const auto steps = static_cast<double>(exchange.steps);
-  if (has_models()) hypers = std::span(&steps, 1);
+  if (has_models() || outer != nullptr) hypers = std::span(&steps, 1);
   switch (exchange.stage) {
     case Stage::kBegin:
       return options_.port->Begin();
@@ -104,6 +104,7 @@ Status TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Statu
     case Stage::kAdopt:
       // train-T10: what is pending after a finish() was dropped with this rank's last steps.
       if (exchange.is_last) outer->Drop();
+      if (exchange.is_last) result->steps = steps_;
       outer->Adopt(options_.model);
       return Status::Ok();
     case Stage::kGive: {
@@ -223,7 +224,11 @@ Status TrainerRounds::Read(const Trainer::Exchange& exchange, StageResult* resul
   }
   RETURN_IF_ERROR(status);
   if (is_copied) gradients_ = options_.copies;
-  hypers_ = std::move(record.hypers);
+  if (options_.outer == nullptr)
+    hypers_ = std::move(record.hypers);
+  else if (!record.hypers.empty())
+    steps_ = std::max(steps_, static_cast<int64_t>(record.hypers[0]));
+  result->steps = steps_;
   result->is_empty = record.header.leader < 0;
   const auto me = static_cast<size_t>(ToInt(options_.port->group().my_index));
   result->is_overdue = record.missing[me] > 0;
@@ -305,7 +310,7 @@ void TrainerRounds::Note(uint64_t version, const RoundRecord& record) {
 // ---- Snapshots ----------------------------------------------------------------------------------
 
 size_t TrainerRounds::HeadBytes() const {
-  return (2 * counted_.size() * sizeof(uint64_t) + kLine - 1) / kLine * kLine;
+  return ((2 * counted_.size() + 1) * sizeof(uint64_t) + kLine - 1) / kLine * kLine;
 }
 
 bool TrainerRounds::IsAsked(uint64_t applied) {
@@ -319,6 +324,7 @@ bool TrainerRounds::IsAsked(uint64_t applied) {
 Status TrainerRounds::Give(uint64_t applied, std::span<const std::span<const std::byte>> parts) {
   std::vector<uint64_t> head = counted_;
   head.insert(head.end(), missing_.begin(), missing_.end());
+  head.push_back(static_cast<uint64_t>(steps_));
   head.resize(HeadBytes() / sizeof(uint64_t));
   std::vector<Snapshots::Part> all{{reinterpret_cast<const std::byte*>(head.data()), HeadBytes()}};
   for (const std::span<const std::byte> part : parts) all.push_back({part.data(), part.size()});
@@ -358,6 +364,9 @@ bool TrainerRounds::Seek(uint64_t applied, Time deadline, Status* status, StageR
     const size_t bytes = counted_.size() * sizeof(uint64_t);
     std::memcpy(counted_.data(), image_.data(), bytes);
     std::memcpy(missing_.data(), image_.data() + bytes, bytes);
+    // train-T25: this rank is as far as the one whose state it takes.
+    std::memcpy(&steps_, image_.data() + 2 * bytes, sizeof(steps_));
+    result->steps = steps_;
     result->misses = std::any_of(missing_.begin(), missing_.end(), [](auto it) { return it > 0; });
     result->is_overdue = missing_[self] > 0;
     TellOfSnapshot(applied, offer);

@@ -83,7 +83,8 @@ class TrainerRounds {
   Status Give(uint64_t applied, std::span<const std::span<const std::byte>> parts);
 
  private:
-  // The bytes of a snapshot before the state: `counted_` and `missing_` of the rank that gave it.
+  // The bytes of a snapshot before the state: `counted_`, `missing_` and `steps_` of the rank that
+  // gave it.
   size_t HeadBytes() const;
   Status Wait(const Trainer::Exchange& exchange, Time deadline, RoundsPort::Event* event);
   Status PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
@@ -112,6 +113,7 @@ class TrainerRounds {
   std::vector<uint64_t> missing_;  // by member, as of the last version read
   std::vector<bool> seen_;         // by member: it has been in a version
   std::vector<uint64_t> counted_;  // by member: the last of its steps that is in a version
+  int64_t steps_ = 0;              // deltas: the most that a member has done, by the versions read
   TrainerCounts counts_;
   uint64_t published_ = 0;
   bool is_left_ = false;  // others have ended finish() without this rank

@@ -40,8 +40,11 @@ struct ModelRule {
   // By member: its host, a number below that of the members. Empty: hosts make no difference.
   std::vector<int32_t> hosts = {};
   int64_t cross_every = 1;  // k; 1: hosts make no difference
+  bool has_deltas = false;  // versions are sums of deltas, of all
 
   bool on() const { return group_size > 0; }
+  // What a member publishes says, as its first hyper-parameter, how many steps it has done.
+  bool CountsSteps() const { return on() || has_deltas; }
   bool IsSync(uint64_t version) const { return LastSync(version) == version; }
   // The last version of all up to this one; 0: none yet.
   uint64_t LastSync(uint64_t version) const {

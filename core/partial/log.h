@@ -22,7 +22,7 @@ struct RoundRecord {
   RecordHeader header;
   std::vector<Contribution> contributions;  // by member
   std::vector<uint64_t> missing;            // by member: Suspicion::missing, after the version
-  std::vector<double> hypers;               // the leader's, of models the most; empty without one
+  std::vector<double> hypers;               // the leader's, or the most steps; empty without one
 };
 
 // The record that lies at `from`; its layout is that of `memory`, which need not be mapped.

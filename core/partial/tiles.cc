@@ -128,7 +128,6 @@ size_t Tiles::Reduce(const RoundLayout::Tile& tile, int32_t sum,
   return length_bytes;
 }
 
-// Rounds of models have one hyper-parameter: the steps that a rank has done.
 void Tiles::WriteMostSteps(const std::vector<Inclusion>& inclusions,
                            const std::vector<Contribution>& contributions, std::byte* at) const {
   double most = 0;
@@ -176,7 +175,7 @@ size_t Tiles::MakeRecord(const StateWord& state, const std::vector<Inclusion>& i
   }
   // train-T4: after a finish() all go on from the step of the member that has done most: all have
   // come to the end of a part then, or none.
-  if (memory_->models().on() && memory_->hypers() > 0)
+  if (memory_->models().CountsSteps() && memory_->hypers() > 0)
     WriteMostSteps(inclusions, contributions, at);
   return memory_->record_bytes();
 }

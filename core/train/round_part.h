@@ -77,6 +77,7 @@ class RoundPart {
   bool is_local() const { return payload_ != Payload::kGradients; }
   // The steps of the method that the versions applied stand for.
   int64_t reached() const;
+  bool has_deltas() const { return payload_ == Payload::kDelta; }
   // Models with local steps: the steps of the method that this rank has done.
   int64_t steps() const { return course_.steps(); }
   // The step that this rank has come to with their last version, or where they end by the method.

@@ -87,8 +87,10 @@ struct StageResult {
   Event event = Event::kMade;
   // kPublish: the one to be awaited; kSeek: that of the snapshot; kMerge: the one merged with.
   uint64_t version = 0;
-  uint64_t own_step = 0;    // kMerge, kOfferAgain: the one at which this rank stands
-  int64_t steps = 0;        // kMerge: the most that a rank in the version had done
+  uint64_t own_step = 0;  // kMerge, kOfferAgain: the one at which this rank stands
+  // kMerge; of deltas kRead, kSeek, and kAdopt of a finish(): the most that a rank in the version,
+  // or one before, had done.
+  int64_t steps = 0;
   uint64_t executed = 0;    // the last version made,
   Time ended_at = 0;        // and kLook, kDue: when; 0: it is not known
   std::string unfit;        // kPublish: why this rank has published nothing

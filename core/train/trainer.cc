@@ -172,7 +172,7 @@ Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
     if (stage == Stage::kAwait) exchange.version = rounds_->awaited();
     if (stage == Stage::kDue) exchange.version = rounds_->executed() + 1;
     if (stage == Stage::kMerge) exchange.version = rounds_->merged();
-    exchange.steps = rounds_->steps();
+    exchange.steps = rounds_->has_deltas() ? version_ : rounds_->steps();
   }
   // train-T14: where a part ends nothing is left out of a model.
   exchange.is_whole = is_finish_ || step_ + 1 >= choice_.Until(step_);
@@ -215,6 +215,10 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   if (is_made) pass_clock_.See(rounds_->awaited(), now);
   if (stage == Stage::kLook) CatchUp(result, now);
   if (!rounds_->is_local()) version_ = rounds_->reached();
+  // train-T25: with what others have done this rank is as far as they are.
+  if (rounds_->has_deltas()) version_ = std::max(version_, result.steps);
+  // train-T25: the steps that finish() drops are not counted.
+  if (stage == Stage::kAdopt && result.steps > 0) version_ = result.steps;
   if (stage == Stage::kPublish && status.ok()) {
     is_published_ = true;
     if (unfit_.empty() || !handover_.has_more) unfit_ = result.unfit;

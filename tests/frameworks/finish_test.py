@@ -243,7 +243,6 @@ def end_rounds(folder: str, method: str, was_there: bool) -> Tuple[str, int, str
 
 
 class LateTest(unittest.TestCase):
-    @on_one_host("between hosts local averages deltas, by which a late rank counts its own steps")
     def test_of_two_either_ends_with_what_the_other_has(self) -> None:
         for late in range(2):
             with Watched(2, __file__, come_late, late) as job:

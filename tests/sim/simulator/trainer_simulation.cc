@@ -125,10 +125,11 @@ void TrainerSimulation::OpenPort(int32_t rank, int64_t from, Part* part) {
           .name = "simulated",
           .shape = {.size = swarm_.size,
                     .log = rounds.log == kAuto ? kLog : static_cast<int32_t>(rounds.log),
-                    .hypers = plan.payload == Payload::kModel ? 1 : 0,
+                    .hypers = plan.payload == Payload::kGradients ? 0 : 1,
                     .models = {.group_size = static_cast<int32_t>(rounds.group_size),
                                .sync_every = static_cast<uint64_t>(rounds.sync_every),
-                               .ending = static_cast<uint64_t>(rounds.ending)}},
+                               .ending = static_cast<uint64_t>(rounds.ending),
+                               .has_deltas = plan.payload == Payload::kDelta}},
           .layout = RoundLayout({&span, 1}, 64),
           .options = {.self = rank,
                       .admission = RuleOf(rounds),
@@ -176,7 +177,7 @@ void TrainerSimulation::CheckEnd() {
       Fail("9: a rank gives up before its trainer is over");
     if (!player.has_ended) continue;
     if (version < 0) version = player.trainer->version();
-    if (is_whole && version != player.trainer->version() && !IsLocal(player))
+    if (is_whole && version != player.trainer->version() && !HasOwnModel(player))
       Fail("2: ranks end with versions " + std::to_string(version) + " and " +
            std::to_string(player.trainer->version()));
   }

@@ -9,7 +9,7 @@
 //   2. After a finish() that all living ranks have ended, in which none was lost, all are at the
 //      same version, and each gradient that was handed over counts once.
 //   3. A version is applied once and in order: version() grows by one with each update, or jumps
-//      with another rank's state.
+//      with another rank's state, or its delta.
 //   4. A rank that runs comes to the end of its training.
 //   5. Where rounds end, all ranks go on with the same step.
 //   6. A step that ends with an error, or whose action was not done, is taken up where it was.

@@ -107,12 +107,11 @@ class TrainerSimulation final : public InprocWatcher {
     const int64_t part = player.trainer->part();
     return part != Trainer::kNoPart && player.parts.at(part).payload != Payload::kGradients;
   }
-  // Its training has ended with the model of all.
-  bool HasMean(const Player& player) const {
-    const bool has_own =
-        IsLocal(player) && player.parts.at(player.trainer->part()).payload == Payload::kModel;
-    return !has_own || !swarm_.ends_at_once;
+  bool HasOwnModel(const Player& player) const {
+    return IsLocal(player) && player.parts.at(player.trainer->part()).payload == Payload::kModel;
   }
+  // Its training has ended with the model of all.
+  bool HasMean(const Player& player) const { return !HasOwnModel(player) || !swarm_.ends_at_once; }
   TrainerRounds& RoundsOf(const Player& player, int64_t part) const {
     return *player.parts.at(part).rounds;
   }

@@ -1,5 +1,5 @@
 // From rounds of gradients to rounds of models, which a rank does by itself; and a trainer that
-// ends with a part of its method.
+// ends with a part of its method; and how many steps a rank of deltas counts.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -32,6 +32,7 @@ class Rank {
       }
       stages.push_back(ready.exchange->stage);
       parts.push_back(ready.exchange->part);
+      if (ready.exchange->stage == Stage::kPublish) told = ready.exchange->steps;
       ready = trainer.OnExchangeEnd(Status::Ok(), ResultOf(*ready.exchange), 0);
     }
     EXPECT_TRUE(ready.end->ok()) << ready.end->message();
@@ -39,6 +40,8 @@ class Rank {
 
   Trainer trainer;
   uint64_t executed = 0, published = 0;
+  int64_t steps = 0;  // the most that a rank has done
+  int64_t told = 0;   // to have been done by this one
   bool is_overdue = false, is_needed = false, has_more = false, has_all = false;
   bool is_empty = false;
   std::vector<Stage> stages;
@@ -55,6 +58,9 @@ class Rank {
     result.has_more = has_more && exchange.stage == Stage::kHandOver;
     result.has_all = has_all;
     result.own_step = executed;
+    const bool tells =
+        exchange.stage == Stage::kRead || (exchange.stage == Stage::kAdopt && exchange.is_last);
+    if (tells) result.steps = steps;
     return result;
   }
 };
@@ -218,6 +224,22 @@ TEST(TrainerHandoverTest, ATrainerEndsWhereAPartDoes) {
         << begin << " to " << end;
   EXPECT_EQ(Trainer::PartsOf(Admission::kRounds, method, odd, 0, 4), std::vector<int64_t>{});
   EXPECT_EQ(Trainer::PartsOf(Admission::kRounds, method, odd, 0, 9), std::vector<int64_t>{4});
+}
+
+TEST(TrainerHandoverTest, WithDeltasOfOthersARankCountsTheirSteps) {
+  Rank rank("diloco:H=1,max_wait=1s");
+  rank.executed = rank.published = 1;
+  rank.steps = 7;
+  rank.Step();
+  EXPECT_EQ(rank.told, 1);
+  EXPECT_EQ(rank.trainer.version(), 7);
+  rank.executed = rank.published = 2;
+  rank.Step();
+  EXPECT_EQ(rank.told, 8);
+  EXPECT_EQ(rank.trainer.version(), 8) << "the others have done fewer";
+  EXPECT_EQ(rank.trainer.step(), 2);
+  rank.Run(rank.trainer.OnFinish(true, 0));
+  EXPECT_EQ(rank.trainer.version(), 7) << "its own last step was dropped";
 }
 
 }  // namespace
