@@ -131,9 +131,9 @@ CODE_MUTANTS = {
         ["core/gossip/hosts_port.cc"],
         "HostsPairsTest.FinishesAreCounted",
     ),
-    "p18_number_stays_where_it_trains_on": (
+    "p18_number_stays_where_it_goes_on": (
         ["core/gossip/pairs_port.cc"],
-        "TrainerPairsTest.FinishesAreCounted",
+        "TrainerPairsTest.AFinishAgain*",
     ),
     "pair_meeting_rings_nobody": (["core/gossip/gossip_epochs.cc"], "*/TrainerPairsMeanTest.*"),
     "queue_callback_comes_again": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),

@@ -50,6 +50,7 @@ PairsPort::Seen GossipPort::Peek(int32_t member, std::span<void* const> to) {
 
 Status GossipPort::Gather(std::span<void* const> model, Time deadline, Result result) {
   result_ = result;
+  EnterFinish();
   for (bool is_over = false; !is_over;) {
     if (barrier_.phase() == Phase::kTrains) {
       const std::lock_guard lock(mutex_);
@@ -69,7 +70,7 @@ Status GossipPort::Gather(std::span<void* const> model, Time deadline, Result re
     // gossip-P18: else this was the end of a Finish before.
     is_over = !has_learnt_ && fewest_times_ >= times_;
   }
-  EndFinish();
+  LeaveFinish();
   return Status::Ok();
 }
 

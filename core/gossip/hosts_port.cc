@@ -95,6 +95,7 @@ void HostsPort::Begin(std::span<const void* const> model) {
 
 Status HostsPort::Gather(std::span<void* const> model, Time deadline, Result result) {
   result_ = result;
+  EnterFinish();
   for (bool is_over = false; !is_over;) {
     if (barrier_.phase() == Phase::kTrains) {
       const std::lock_guard lock(mutex_);
@@ -117,7 +118,7 @@ Status HostsPort::Gather(std::span<void* const> model, Time deadline, Result res
     // gossip-P18: else this was the end of a Finish before.
     is_over = !has_learnt && fewest_times_ >= times_;
   }
-  EndFinish();
+  LeaveFinish();
   Stir();
   return Status::Ok();
 }

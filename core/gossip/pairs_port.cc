@@ -1,7 +1,5 @@
 #include "core/gossip/pairs_port.h"
 
-#include <utility>
-
 namespace covey {
 
 PairsPort::PairsPort(Bundle bundle, const Group* group, int32_t near)
@@ -17,8 +15,7 @@ void PairsPort::Begin(std::span<const void* const> model) {
 
 bool PairsPort::CountStep() {
   const std::lock_guard lock(mutex_);
-  // gossip-P18: a finish that comes now is another one than that which it has gone on from.
-  if (std::exchange(has_gone_on_, false)) ++times_;
+  LeaveFinish();
   return barrier_.phase() != Phase::kTrains || steps_->CountStep();
 }
 
@@ -39,6 +36,12 @@ PairsPort::Met PairsPort::ExchangeLocked(std::span<void* const> model) {
 void PairsPort::GoOn(std::span<void* const> model) {
   gossip_->GoOn({const_cast<const void* const*>(model.data()), model.size()});
   barrier_.Enter(Phase::kTrains, clock_->Now());
+}
+
+bool PairsPort::GoOnWithout(std::span<void* const> model) {
+  // gossip-P18: a finish that comes now is another one.
+  LeaveFinish();
+  return SeenMean(model);
 }
 
 bool PairsPort::SeenMean(std::span<void* const> model) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -74,10 +75,7 @@ class PairsPort {
   virtual Seen Peek(int32_t member, std::span<void* const> to) = 0;
   // This rank goes on from a Finish in vain, with the mean of Gossip::SeenMean. Members that share
   // no memory with it are asked, and have a while to answer.
-  bool GoOnWithout(std::span<void* const> model) {
-    has_gone_on_ = true;
-    return SeenMean(model);
-  }
+  bool GoOnWithout(std::span<void* const> model);
   // Waits until all that live have finished as often (gossip-P18); then `model` is the mean of all,
   // the same bits on each rank, and all may train on. kTimeout: the deadline is over, and it goes
   // on when called again; with a peer: max_wait is, the message names the missing ranks, and
@@ -118,11 +116,10 @@ class PairsPort {
   virtual bool TrainsDuringFinish(std::span<void* const> model) = 0;
   virtual void HearOfLosses() {}
   void GoOn(std::span<void* const> model);
-  // A Finish has come to its end. The thread that trains calls it.
-  void EndFinish() {
-    ++times_;
-    has_gone_on_ = false;
-  }
+  // ---- The thread that trains calls these.
+  void EnterFinish() { is_in_finish_ = true; }
+  // It has come to its end, or this rank goes on without that.
+  void LeaveFinish() { times_ += std::exchange(is_in_finish_, false) ? 1 : 0; }
 
   Bundle bundle_;
   const Group* group_;
@@ -139,7 +136,7 @@ class PairsPort {
   GroupBarrier barrier_;
   Result result_ = Result::kMean;  // of the last call that finishes
   bool has_learnt_ = false;        // since it has taken that, or handed its model in
-  bool has_gone_on_ = false;       // from its last Finish, and not trained since
+  bool is_in_finish_ = false;      // has called Finish, and has not left that
   uint64_t times_ = 1;             // the number of its Finish, this one or the next (gossip-P18)
   uint64_t fewest_times_ = 0;      // the lowest of those in the mean that it has taken last
 

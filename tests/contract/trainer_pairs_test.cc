@@ -188,6 +188,18 @@ TEST(TrainerPairsTest, FinishesAreCounted) {
   EXPECT_NEAR(held[0], MeanOf(2, 2), 1e-6);
 }
 
+TEST(TrainerPairsTest, AFinishAgainAtOnceIsCounted) {
+  std::atomic<bool> has_gone_on{false};
+  double held[2] = {};
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("adpsgd:max_wait=30ms"), COVEY_OK) << adapter.error.message;
+    FinishTwice(rank, &adapter, &has_gone_on, false);
+    held[rank] = adapter.model[1][0];
+  });
+  EXPECT_EQ(held[0], held[1]);
+}
+
 TEST(TrainerPairsTest, AnyRankLooksAtAnyOtherAlone) {
   std::barrier all(3);
   RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {

@@ -29,6 +29,7 @@ TEST(TrainerPairsTest, EverythingHolds) {
             {"ended after that with all", &V::ended_later},
             {"finished", &V::finished},
             {"settled", &V::settled},
+            {"finished again", &V::finished_again},
             {"models seen", &V::seen},
             {"changed meanwhile", &V::changed_meanwhile},
             {"epochs of which all is known", &V::whole, 4}});

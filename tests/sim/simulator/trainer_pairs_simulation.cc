@@ -89,6 +89,7 @@ class Simulation final : public InprocWatcher {
   void Main(int32_t rank);
   void Step(int32_t rank);
   void EndEpoch(int32_t rank, uint64_t epoch);
+  bool Gather(int32_t rank, bool settles);
   Status Drive(int32_t rank, const std::function<Trainer::Ready()>& call);
   bool Do(int32_t rank, const Trainer::Action& action);
   void Exchange(int32_t rank);
@@ -193,24 +194,7 @@ void Simulation::Step(int32_t rank) {
 void Simulation::EndEpoch(int32_t rank, uint64_t number) {
   Player& player = At(rank);
   const bool settles = (swarm_.settles >> number & 1) != 0 && number + 1 < swarm_.epochs;
-  player.has_gone_on = false;
-  while (!closing_) {
-    const Status status = Drive(rank, [&] {
-      const Time now = network_.clock().Now();
-      return settles ? player.trainer->OnSettle(now)
-                     : player.trainer->OnFinish(swarm_.is_strict, now);
-    });
-    if (closing_) return;
-    if (status.ok()) break;
-    verdict_.timeouts += status.code() == StatusCode::kTimeout ? 1 : 0;
-    if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted)
-      return Fail("4: an epoch ends with " + status.message());
-    const bool may_train_on = verdict_.trained_on < kMostTrainedOn;
-    if (status.code() == StatusCode::kTimeout && rng_.Percent(swarm_.trains_on) && may_train_on) {
-      ++verdict_.trained_on;
-      Step(rank);
-    }
-  }
+  if (!Gather(rank, settles)) return;
   ++(settles ? verdict_.settled : verdict_.finished);
   if (!settles) CheckEqual(player, number);
   if (player.trainer->position().may_differ != settles && swarm_.steps > 0 && swarm_.is_strict)
@@ -218,12 +202,39 @@ void Simulation::EndEpoch(int32_t rank, uint64_t number) {
   Epoch& epoch = epochs_[number];
   epoch.Add(player.model, player.learnt);
   if (epoch.models.size() == players_.size()) Check(epoch, settles);
+  if (settles || !swarm_.finishes_twice || !Gather(rank, false)) return;
+  ++verdict_.finished_again;
+  CheckEqual(player, swarm_.epochs + number);
 }
 
-// Ranks that have not gone on without others have one model. A finish of a rank that did no step
-// since the one before is still that one.
+// A finish() or settle() that has ended well. False: it has not.
+bool Simulation::Gather(int32_t rank, bool settles) {
+  Player& player = At(rank);
+  player.has_gone_on = false;
+  while (!closing_) {
+    const Status status = Drive(rank, [&] {
+      const Time now = network_.clock().Now();
+      return settles ? player.trainer->OnSettle(now)
+                     : player.trainer->OnFinish(swarm_.is_strict, now);
+    });
+    if (closing_ || status.ok()) break;
+    verdict_.timeouts += status.code() == StatusCode::kTimeout ? 1 : 0;
+    if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted) {
+      Fail("4: an epoch ends with " + status.message());
+      return false;
+    }
+    const bool may_train_on = verdict_.trained_on < kMostTrainedOn;
+    if (status.code() == StatusCode::kTimeout && rng_.Percent(swarm_.trains_on) && may_train_on) {
+      ++verdict_.trained_on;
+      Step(rank);
+    }
+  }
+  return !closing_;
+}
+
+// Ranks that have not gone on without others have one model.
 void Simulation::CheckEqual(const Player& player, uint64_t number) {
-  const bool is_alone = verdict_.killed > 0 || verdict_.trained_on > 0 || swarm_.steps == 0;
+  const bool is_alone = verdict_.killed > 0 || verdict_.trained_on > 0;
   if (player.has_gone_on || is_alone) return;
   Numbers& first = ends_.try_emplace(number, player.model).first->second;
   verdict_.ended_later += verdict_.went_on > 0 ? 1 : 0;

@@ -29,6 +29,7 @@ struct TrainerPairsVerdict {
   // Counts of events, for tests that require them.
   uint64_t updates = 0, begun = 0, met = 0, killed = 0, stopped = 0, refused = 0;
   uint64_t timeouts = 0, trained_on = 0, went_on = 0, ended_later = 0, finished = 0, settled = 0;
+  uint64_t finished_again = 0;
   uint64_t seen = 0, changed_meanwhile = 0, whole = 0;
 };
 

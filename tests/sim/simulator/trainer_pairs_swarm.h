@@ -13,9 +13,10 @@ struct TrainerPairsSwarm {
   int32_t size = 2;
   std::string method;
   uint64_t steps = 1, epochs = 1;
-  uint64_t settles = 0;    // bit e: epoch e ends with a settle()
-  bool is_strict = true;   // finish()
-  uint64_t trains_on = 0;  // percent: after a wait in vain
+  uint64_t settles = 0;         // bit e: epoch e ends with a settle()
+  bool is_strict = true;        // finish()
+  bool finishes_twice = false;  // without a step between
+  uint64_t trains_on = 0;       // percent: after a wait in vain
   uint64_t switch_permille = 0, refusals_permille = 0, stops_permille = 0, looks_percent = 0;
   uint64_t slow_ranks = 0;  // bit r: runs rarely
   uint64_t most_killed = 0;
@@ -33,6 +34,7 @@ struct TrainerPairsSwarm {
     steps = rng->Below(12);
     epochs = 1 + rng->Below(3);
     settles = rng->Next();
+    finishes_twice = settles >> 62 == 0;
     is_strict = !rng->Percent(25);
     trains_on = rng->Percent(50) ? 30 : 0;
     constexpr uint64_t kSwitch[] = {5, 50, 300};
@@ -46,7 +48,8 @@ struct TrainerPairsSwarm {
 
   std::string ToString() const {
     return std::to_string(size) + " ranks, " + method + ", steps " + std::to_string(steps) + " x " +
-           std::to_string(epochs) + (is_strict ? "" : " not strict") + ", settles " +
+           std::to_string(epochs) + (is_strict ? "" : " not strict") +
+           (finishes_twice ? " twice" : "") + ", settles " +
            std::to_string(settles & ((1u << epochs) - 1)) + ", trains on " +
            std::to_string(trains_on) + "%, switches " + std::to_string(switch_permille) +
            " permille, refused actions " + std::to_string(refusals_permille) + " permille, stops " +
