@@ -271,6 +271,10 @@ CODE_MUTANTS = {
         ["core/replicated/leader_state.cc"],
         "ReplicaElectionTest.*BeforeItsTerm",
     ),
+    "w8_finish_again_is_the_same": (
+        ["core/partial/rounds_port.cc"],
+        "HostsPairsTest.AFinishOfRounds*",
+    ),
     "w8_late_model_holds_up_the_others": (
         ["core/replicated/aggregator.cc"],
         "SettlementTest.WhatComesLater*",

@@ -53,6 +53,7 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
     if (grace < 0) versions().set_grace(step_time_.Grace(-grace));
     versions().set_step(step_time_.Step());
     step = publish();
+    has_gone_on_ = false;
     counters_.dropped = versions().epoch_end().dropped();
     step_time_.OnBegin(clock_->Now());
   }
@@ -174,6 +175,8 @@ void RoundsPort::BeginFinish() {
   const std::lock_guard lock(mutex_);
   if (!barrier_.Enter(GroupBarrier::Phase::kFinishes, clock_->Now())) return;
   versions().set_max_wait(MaxWait(kLeastAtEnd));
+  // partial-W8e: it finishes once more, though it has published nothing since.
+  if (std::exchange(has_gone_on_, false)) versions().GoOn();
   versions().epoch_end().Finish();
 }
 
@@ -234,7 +237,9 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
 }
 
 Status RoundsPort::GoOnWithout() {
-  return Drive([this] { return versions().epoch_end().GoOnWithout(); }, kNever);
+  const Status status = Drive([this] { return versions().epoch_end().GoOnWithout(); }, kNever);
+  has_gone_on_ = status.ok();
+  return status;
 }
 
 void RoundsPort::KeepSnapshot() {

@@ -216,7 +216,8 @@ class RoundsPort {
   bool was_overdue_ = false;  // in the last version read
   uint64_t last_ = 0;         // no version is made after it; 0: any number
   GroupBarrier barrier_;
-  Time seeking_since_ = 0;  // only finished ranks could give; 0: no
+  bool has_gone_on_ = false;  // from its last Finish, and published nothing since
+  Time seeking_since_ = 0;    // only finished ranks could give; 0: no
 };
 
 }  // namespace covey

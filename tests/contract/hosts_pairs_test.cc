@@ -240,6 +240,18 @@ TEST(HostsPairsTest, AFinishAgainAtOnceIsCounted) {
   EXPECT_EQ(held[0], held[1]);
 }
 
+TEST(HostsPairsTest, AFinishOfRoundsAgainAtOnceIsCounted) {
+  std::atomic<bool> has_gone_on{false};
+  double held[2] = {};
+  RunRanks(kTwo, [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("local:H=1,max_wait=30ms"), COVEY_OK) << adapter.error.message;
+    FinishTwice(rank, &adapter, &has_gone_on, false);
+    held[rank] = adapter.model[1][0];
+  });
+  EXPECT_EQ(held[0], held[1]);
+}
+
 // Its model, at once or when it has answered.
 covey_seen_state Look(Adapter* adapter, int other, void* const* to) {
   do EXPECT_EQ(adapter->Peek(other, to), COVEY_OK) << adapter->error.message;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/contract/pair_progress.h"
 #include "tests/contract/threads.h"
 #include "tests/contract/trainer_adapter.h"
 
@@ -157,6 +158,20 @@ TEST(TrainerRoundsTest, RanksGoOnFromAWarmUpWithoutOneThatIsMissing) {
     if (rank != 2) ahead.arrive_and_wait();
     ASSERT_EQ(adapter.Finish(0), COVEY_OK) << adapter.error.message;
   });
+}
+
+TEST(TrainerRoundsTest, AFinishAgainAtOnceIsCounted) {
+  for (const char* method : {"eager:admit=solo,max_wait=30ms", "diloco:H=1,max_wait=30ms"}) {
+    std::atomic<bool> has_gone_on{false};
+    double held[2] = {};
+    RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+      Adapter adapter(rank, runtime);
+      ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
+      FinishTwice(rank, &adapter, &has_gone_on, false);
+      held[rank] = adapter.model[1][0];
+    });
+    EXPECT_EQ(held[0], held[1]) << method;
+  }
 }
 
 TEST(TrainerRoundsTest, ATrainerEndsWithAPartOfItsMethod) {
