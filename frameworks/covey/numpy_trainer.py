@@ -143,6 +143,7 @@ class Trainer:
             if given != wanted:
                 what = f"gradient {number} has the shape {given}, and its parameter {wanted}"
                 raise InvalidArgument(what)
+        self._loop.serve()
         self._loop.step(gradients, unfit, hypers)
 
     def finish(self, strict: bool = False) -> None:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import unittest
 from typing import Any, List, Tuple
 
+import numpy
 import torch
 import trainings
 from ranks import SEED, SharedPool
 
 import covey
+import covey.numpy
 import covey.torch as hvd
 
 pool = SharedPool(__file__)
 LATE = 1
 STEPS = 6
 METHOD = "eager:admit=solo,grace=0,log=1,L=1000"
+DELTAS = "diloco:H=1,admit=solo,grace=0,log=1,L=1000"
 
 
 def setUpModule() -> None:
@@ -30,11 +33,11 @@ def tearDownModule() -> None:
     pool.close()
 
 
-def make() -> Tuple[torch.nn.Linear, Any]:
+def make(method: str = METHOD) -> Tuple[torch.nn.Linear, Any]:
     net = torch.nn.Linear(3, 1)
     hvd.broadcast_parameters(net.state_dict(), root_rank=0)
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
-    return net, hvd.DistributedOptimizer(adam, model=net, method=METHOD)
+    return net, hvd.DistributedOptimizer(adam, model=net, method=method)
 
 
 def step(net: torch.nn.Linear, optimizer: Any, number: int) -> None:
@@ -49,9 +52,9 @@ def recovered(before: int) -> int:
     return covey.stats()["round_snapshots"] - before
 
 
-def elsewhere() -> List[int]:
+def elsewhere(method: str) -> List[int]:
     """All wait for all in an operation of the script's own, twice."""
-    net, optimizer = make()
+    net, optimizer = make(method)
     found = []
     for epoch in range(2):
         before = covey.stats()["round_snapshots"]
@@ -63,7 +66,7 @@ def elsewhere() -> List[int]:
         optimizer.finish()
         covey.check_replicas(net)
         if epoch == 0:
-            net, optimizer = make()
+            net, optimizer = make(method)
     return found
 
 
@@ -86,10 +89,35 @@ def two() -> int:
     return recovered(before)
 
 
+def by_numpy(method: str) -> int:
+    def move(parameters: List[Any], gradients: List[Any]) -> None:
+        parameters[0] -= gradients[0]
+
+    before = covey.stats()["round_snapshots"]
+    with covey.numpy.Trainer([numpy.zeros(3)], move, method=method) as trainer:
+        if hvd.rank() == LATE:
+            covey.barrier()
+        for _ in range(STEPS):
+            trainer.step([numpy.ones(3)])
+        if hvd.rank() != LATE:
+            covey.barrier()
+        covey.barrier()
+        trainer.finish()
+    return recovered(before)
+
+
 class HelpingTest(unittest.TestCase):
+    def test_others_wait_in_an_operation_under_numpy(self) -> None:
+        for method in (METHOD, DELTAS):
+            with self.subTest(method):
+                results = pool(3).call(by_numpy, method, timeout=60)
+                self.assertGreaterEqual(results[LATE], 1, results)
+
     def test_others_wait_in_an_operation(self) -> None:
-        results = pool(3).call(elsewhere, timeout=60)
-        self.assertTrue(all(count >= 1 for count in results[LATE]), results)
+        for method in (METHOD, DELTAS):
+            with self.subTest(method):
+                results = pool(3).call(elsewhere, method, timeout=60)
+                self.assertTrue(all(count >= 1 for count in results[LATE]), results)
 
     def test_others_wait_in_finish_of_another_optimizer(self) -> None:
         results = pool(3).call(two, timeout=50)  # Less than finish() waits at least.

@@ -15,7 +15,7 @@ import torch
 from covey import _native
 from covey.errors import Aborted, CoveyError, InvalidArgument, NotFinite, Timeout, Unsupported
 from covey.group import Group
-from covey.method import GRADIENTS, MODEL, parsed, plans
+from covey.method import DELTA, GRADIENTS, MODEL, parsed, plans
 from covey.notice import warn
 from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
@@ -171,8 +171,9 @@ class CoreTrainer(TrainerActions):
         if is_new or self._versions is not None:
             self._closure, self._loss = closure, None
         unfit, hypers = None, ()
-        if self._versions is not None:
+        if self._versions is not None or self._progress.plan.payload == DELTA:
             state.add_helper(self)
+        if self._versions is not None:
             if closure is not None:
                 with torch.enable_grad():
                     self._loss = closure()
