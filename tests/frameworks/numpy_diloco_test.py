@@ -93,6 +93,24 @@ def diloco_goes_on() -> Tuple[bytes, bytes]:
     return ends[0], ends[1]
 
 
+def diloco_goes_back() -> Tuple[int, int]:
+    """The versions after twelve steps, and after six more from the third on."""
+    with covey.numpy.Trainer(numbers(0, -1, "float32"), update, method="diloco:H=3") as trainer:
+        for step in range(3):
+            trainer.step(numbers(hvd.rank(), step, "float32"))
+        trainer.finish()
+        saved = trainer.state_dict()
+        for step in range(9):
+            trainer.step(numbers(hvd.rank(), step, "float32"))
+        trainer.finish()
+        last = trainer.version
+        trainer.load_state_dict(saved)
+        for step in range(6):
+            trainer.step(numbers(hvd.rank(), step, "float32"))
+        trainer.finish()
+        return last, trainer.version
+
+
 # ---- The tests ---------------------------------------------------------------------------------
 
 
@@ -127,6 +145,9 @@ class NumpyDilocoTest(unittest.TestCase):
             self.assertEqual(version, 9, "the late rank does one step after those of the others")
             self.assertEqual(everything, ends[0][1])
             self.assertLess(first, 0)
+
+    def test_a_training_that_is_taken_up_counts_from_there(self) -> None:
+        self.assertEqual(pool(2).call(diloco_goes_back), [(12, 9)] * 2)
 
     def test_a_loaded_diloco_has_its_outer_momentum(self) -> None:
         for whole, loaded in pool(2).call(diloco_goes_on):
