@@ -43,7 +43,7 @@ struct ModelRule {
   bool has_deltas = false;  // versions are sums of deltas, of all
 
   bool on() const { return group_size > 0; }
-  // What a member publishes says, as its first hyper-parameter, how many steps it has done.
+  // The first hyper-parameter of a contribution is the number of steps that its member has done.
   bool CountsSteps() const { return on() || has_deltas; }
   bool IsSync(uint64_t version) const { return LastSync(version) == version; }
   // The last version of all up to this one; 0: none yet.

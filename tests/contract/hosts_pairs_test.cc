@@ -216,40 +216,16 @@ TEST(HostsPairsTest, WithoutAStoppedRankTheOthersSeeTheMeanOfTheirModels) {
 }
 
 TEST(HostsPairsTest, FinishesAreCounted) {
-  std::atomic<bool> has_trained_on{false};
-  double held[2] = {};
-  RunRanks(kTwo, [&](int rank, covey_runtime*& runtime) {
-    Adapter adapter(rank, runtime);
-    ASSERT_EQ(adapter.Open("adpsgd:max_wait=30ms"), COVEY_OK) << adapter.error.message;
-    FinishTwice(rank, &adapter, &has_trained_on);
-    held[rank] = adapter.model[1][0];
-  });
-  EXPECT_EQ(held[0], held[1]);
-  EXPECT_NEAR(held[0], MeanOf(2, 2), 1e-6);
+  const double model = ModelAfterTwoFinishes(kTwo, "adpsgd:max_wait=30ms", true);
+  EXPECT_NEAR(model, MeanOf(2, 2), 1e-6);
 }
 
 TEST(HostsPairsTest, AFinishAgainAtOnceIsCounted) {
-  std::atomic<bool> has_gone_on{false};
-  double held[2] = {};
-  RunRanks(kTwo, [&](int rank, covey_runtime*& runtime) {
-    Adapter adapter(rank, runtime);
-    ASSERT_EQ(adapter.Open("adpsgd:max_wait=30ms"), COVEY_OK) << adapter.error.message;
-    FinishTwice(rank, &adapter, &has_gone_on, false);
-    held[rank] = adapter.model[1][0];
-  });
-  EXPECT_EQ(held[0], held[1]);
+  ModelAfterTwoFinishes(kTwo, "adpsgd:max_wait=30ms", false);
 }
 
 TEST(HostsPairsTest, AFinishOfRoundsAgainAtOnceIsCounted) {
-  std::atomic<bool> has_gone_on{false};
-  double held[2] = {};
-  RunRanks(kTwo, [&](int rank, covey_runtime*& runtime) {
-    Adapter adapter(rank, runtime);
-    ASSERT_EQ(adapter.Open("local:H=1,max_wait=30ms"), COVEY_OK) << adapter.error.message;
-    FinishTwice(rank, &adapter, &has_gone_on, false);
-    held[rank] = adapter.model[1][0];
-  });
-  EXPECT_EQ(held[0], held[1]);
+  ModelAfterTwoFinishes(kTwo, "local:H=1,max_wait=30ms", false);
 }
 
 // Its model, at once or when it has answered.

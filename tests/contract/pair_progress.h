@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "tests/contract/threads.h"
 #include "tests/contract/trainer_adapter.h"
 
 namespace covey {
@@ -30,8 +31,7 @@ inline double MeanOf(int size, int steps) {
 
 // Two steps, each with its finish(). Rank 0 goes on from its first finish() and `trains` on, or
 // finishes again at once; then rank 1 comes to its own first one.
-inline void FinishTwice(int rank, Adapter* adapter, std::atomic<bool>* has_gone_on,
-                        bool trains = true) {
+inline void FinishTwice(int rank, Adapter* adapter, std::atomic<bool>* has_gone_on, bool trains) {
   for (int step = 0; step < 2; ++step) {
     const bool is_again = rank == 0 && step == 1;
     const covey_code stepped = !is_again || trains ? adapter->Step(step) : COVEY_OK;
@@ -42,6 +42,20 @@ inline void FinishTwice(int rank, Adapter* adapter, std::atomic<bool>* has_gone_
     while (code == COVEY_TIMEOUT) code = adapter->Finish(rank == 0 && step == 0 ? 0 : 1);
     ASSERT_EQ(code, COVEY_OK) << adapter->error.message;
   }
+}
+
+// The model of two ranks that have done so; they are equal.
+inline double ModelAfterTwoFinishes(const Place& place, const char* method, bool trains) {
+  std::atomic<bool> has_gone_on{false};
+  double held[2] = {};
+  RunRanks(place, [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
+    FinishTwice(rank, &adapter, &has_gone_on, trains);
+    held[rank] = adapter.model[1][0];
+  });
+  EXPECT_EQ(held[0], held[1]) << method;
+  return held[0];
 }
 
 // The number `key` in a JSON text; UINT64_MAX: there is none.

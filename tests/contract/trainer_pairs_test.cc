@@ -176,28 +176,12 @@ TEST(TrainerPairsTest, AfterAVainSettleFinishIsAFinish) {
 }
 
 TEST(TrainerPairsTest, FinishesAreCounted) {
-  std::atomic<bool> has_trained_on{false};
-  double held[2] = {};
-  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
-    Adapter adapter(rank, runtime);
-    ASSERT_EQ(adapter.Open("adpsgd:max_wait=30ms"), COVEY_OK) << adapter.error.message;
-    FinishTwice(rank, &adapter, &has_trained_on);
-    held[rank] = adapter.model[1][0];
-  });
-  EXPECT_EQ(held[0], held[1]);
-  EXPECT_NEAR(held[0], MeanOf(2, 2), 1e-6);
+  const double model = ModelAfterTwoFinishes(Place{2, ""}, "adpsgd:max_wait=30ms", true);
+  EXPECT_NEAR(model, MeanOf(2, 2), 1e-6);
 }
 
 TEST(TrainerPairsTest, AFinishAgainAtOnceIsCounted) {
-  std::atomic<bool> has_gone_on{false};
-  double held[2] = {};
-  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
-    Adapter adapter(rank, runtime);
-    ASSERT_EQ(adapter.Open("adpsgd:max_wait=30ms"), COVEY_OK) << adapter.error.message;
-    FinishTwice(rank, &adapter, &has_gone_on, false);
-    held[rank] = adapter.model[1][0];
-  });
-  EXPECT_EQ(held[0], held[1]);
+  ModelAfterTwoFinishes(Place{2, ""}, "adpsgd:max_wait=30ms", false);
 }
 
 TEST(TrainerPairsTest, AnyRankLooksAtAnyOtherAlone) {

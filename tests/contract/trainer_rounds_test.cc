@@ -161,17 +161,8 @@ TEST(TrainerRoundsTest, RanksGoOnFromAWarmUpWithoutOneThatIsMissing) {
 }
 
 TEST(TrainerRoundsTest, AFinishAgainAtOnceIsCounted) {
-  for (const char* method : {"eager:admit=solo,max_wait=30ms", "diloco:H=1,max_wait=30ms"}) {
-    std::atomic<bool> has_gone_on{false};
-    double held[2] = {};
-    RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
-      Adapter adapter(rank, runtime);
-      ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
-      FinishTwice(rank, &adapter, &has_gone_on, false);
-      held[rank] = adapter.model[1][0];
-    });
-    EXPECT_EQ(held[0], held[1]) << method;
-  }
+  for (const char* method : {"eager:admit=solo,max_wait=30ms", "diloco:H=1,max_wait=30ms"})
+    ModelAfterTwoFinishes(Place{2, ""}, method, false);
 }
 
 TEST(TrainerRoundsTest, ATrainerEndsWithAPartOfItsMethod) {

@@ -45,8 +45,8 @@ def on_one_host(why: str) -> Callable[[Any], Any]:
 
 
 def with_majority(*cases: Tuple[Any, ...]) -> List[Tuple[Any, ...]]:
-    """Of cases that begin with a job's size and the rank that stops: those in which the others go
-    on. Between hosts that takes a majority of the ranks, or of exactly half the one with rank 0."""
+    """The cases in which the other ranks go on. A case begins with the size of its job, and the
+    rank that stops. Between hosts a majority goes on, or that half of the ranks with rank 0."""
     return [case for case in cases if HOSTS == 1 or case[:2] != (2, 0)]
 
 

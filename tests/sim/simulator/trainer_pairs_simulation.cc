@@ -207,7 +207,7 @@ void Simulation::EndEpoch(int32_t rank, uint64_t number) {
   CheckEqual(player, swarm_.epochs + number);
 }
 
-// A finish() or settle() that has ended well. False: it has not.
+// Calls finish(), or settle(), until it ends without an error. False: it never does.
 bool Simulation::Gather(int32_t rank, bool settles) {
   Player& player = At(rank);
   player.has_gone_on = false;
