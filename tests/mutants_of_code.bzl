@@ -271,6 +271,10 @@ CODE_MUTANTS = {
         ["core/replicated/leader_state.cc"],
         "ReplicaElectionTest.*BeforeItsTerm",
     ),
+    "w8_ahead_is_waited_for_in_finish": (
+        ["core/partial/arrivals.cc"],
+        "ArrivalsTest.AWaiterInFinish*",
+    ),
     "w8_finish_again_is_the_same": (
         ["core/partial/rounds_port.cc"],
         "HostsPairsTest.AFinishOfRounds*",
@@ -326,6 +330,7 @@ BODIES = [
     "unit/ops/transports/shm_join_test.cc",
     "unit/ops/transports/shm_test.cc",
     "unit/ops/transports/shm_words_test.cc",
+    "unit/partial/arrivals_test.cc",
     "unit/partial/merge_test.cc",
     "unit/partial/rounds_test.cc",
     "unit/replicated/replica_election_test.cc",

@@ -118,7 +118,7 @@ typedef struct covey_action {
 typedef struct covey_position {
   uint32_t struct_size;
   int32_t may_differ; /* 1: this rank's model may be another than those of other ranks */
-  int64_t version;    /* updates done */
+  int64_t version;    /* steps done, by the members it has merged with where it has done fewer */
   int64_t step;       /* the number of the next step */
   int64_t begin;      /* of covey_trainer_config, for a trainer that goes on from here */
   int64_t local;      /* steps since this rank has published what it has done, where it does so */

@@ -38,8 +38,11 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const Count& count,
   // partial-W8b: all have finished: published contributions make one more version, of models the
   // final one.
   if (count.active == 0 && !count.others) {
-    if (!memory_->models().on()) return {.at = count.published ? now : kNever};
-    return {.at = IsLeft(count, version) ? now : kNever, .final = true};
+    const bool has_models = memory_->models().on();
+    if (has_models ? IsLeft(count, version) : count.published)
+      return {.at = now, .final = has_models};
+    // partial-W8: a member that has ended its finish() ahead (partial-W8b) may be away since.
+    return waiter.times > count.least_times ? Rest(version, waiter, false, now) : Answer{};
   }
   // partial-W8a: only overdue members are left: the first of them that arrives is enough.
   if (count.active == 0 && count.others_arrived) return {.at = now};
@@ -137,6 +140,7 @@ void Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost, Cou
     count.published_finished |= published && status.finished();
     // partial-W14: a dead member is neither counted nor wanted.
     if (lost[static_cast<size_t>(i)]) continue;
+    count.least_times = std::min(count.least_times, status.times());
     // Before its step it had applied all up to the one before, and perhaps more.
     const uint64_t next = std::max(words_->Load(memory_->AppliedAt(i)) + 1, slot.step);
     const bool keeps = next + memory_->log() > version;

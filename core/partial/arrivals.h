@@ -67,6 +67,7 @@ struct AdmissionRule {
 struct WaitingRank {
   uint64_t step = 0;       // its last
   bool finished = false;   // it waits until all have finished
+  uint64_t times = 0;      // as often as it has
   Time max_wait = kNever;  // how long for one version
 };
 
@@ -91,17 +92,18 @@ class Arrivals {
   enum class Lag : uint8_t { kNone, kStale, kEarly };  // behind, or before the limit on staleness
   struct Count {
     int32_t active = 0, arrived = 0;
-    bool is_met = false;              // these are enough
-    bool stale = false;               // one of them is further behind than it may be
-    int32_t covered = 0;              // active or finished, and its last version is in the log
-    bool others = false;              // some member is overdue
-    bool others_arrived = false;      // some overdue member has arrived
-    bool coming = false;              // an overdue member has not, but has applied version - 1
-    bool published = false;           // some slot is published
-    bool published_finished = false;  // the slot of a finished member is published
-    bool final = false;               // the last version was final
-    std::vector<Counted> counted;     // the active ones
-    std::vector<Lag> lags;            // by member; empty: there is no limit
+    bool is_met = false;                // these are enough
+    bool stale = false;                 // one of them is further behind than it may be
+    int32_t covered = 0;                // active or finished, and its last version is in the log
+    bool others = false;                // some member is overdue
+    bool others_arrived = false;        // some overdue member has arrived
+    bool coming = false;                // an overdue member has not, but has applied version - 1
+    bool published = false;             // some slot is published
+    bool published_finished = false;    // the slot of a finished member is published
+    bool final = false;                 // the last version was final
+    uint64_t least_times = UINT64_MAX;  // that one of them has finished
+    std::vector<Counted> counted;       // the active ones
+    std::vector<Lag> lags;              // by member; empty: there is no limit
   };
   void CountMembers(uint64_t version, const std::vector<bool>& lost, Count* count) const;
 

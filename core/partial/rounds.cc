@@ -102,6 +102,7 @@ Time Rounds::Advance(Time now, bool* moved) {
     const bool may_fire = !snapshots_.IsInNeed();
     const WaitingRank self{.step = may_fire ? step_ : 0,
                            .finished = may_fire && status.finished(),
+                           .times = may_fire ? status.times() : 0,
                            .max_wait = max_wait_};
     const Arrivals::Answer answer = arrivals_.FireAt(state.version(), epoch_end_.lost(), self, now);
     if (answer.at > now) return answer.at;

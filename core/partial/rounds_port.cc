@@ -207,9 +207,10 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
     *event = Event::kBehind;
     if (applied < last_ && versions().executed() >= last_) return true;
     *event = Event::kDone;
-    has_given_up = versions().epoch_end().HasGivenUp();
     lack = versions().Lacking();
-    if (lack.last > 0 || has_given_up || versions().epoch_end().IsFlushed()) return true;
+    if (lack.last > 0 || versions().epoch_end().IsFlushed()) return true;
+    has_given_up = versions().epoch_end().HasGivenUp();
+    if (has_given_up) return true;
     *event = Event::kBehind;
     if (applied != kNotServing && IsToApply(applied)) return true;
     *event = Event::kAsked;

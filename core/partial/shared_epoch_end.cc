@@ -114,13 +114,16 @@ bool SharedEpochEnd::IsFlushed() {
   const StateWord seen = StateWord::Of(words_->Load(memory_->StateAt()));
   if (seen.settled()) NoteSettled(seen);
   if (!Unfinished().empty()) return false;
+  const uint64_t times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times();
+  // partial-W8e: it may have finished again since that version.
+  const bool ends_there = seen.settled() && seen.Since(times) <= 0;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
     // A dead member's model is in no version (partial-W14).
     const MemberStatus status{words_->Load(memory_->MemberAt(i))};
     const bool is_left = !memory_->models().on() || status.finished();
-    // partial-W8c: after the settled version no other is made of what is published.
-    if (slot.state == SlotState::kPublished && is_left && !seen.settled()) return false;
+    // partial-W8c: its epoch ends with the settled version, whatever has been published since.
+    if (slot.state == SlotState::kPublished && is_left && !ends_there) return false;
   }
   // After the slots, which a version under way may have taken. partial-W8b: of models it is final.
   const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));

@@ -230,8 +230,10 @@ Arrivals::Answer Aggregator::AskAll(const StateWord& state, const Hearing& heari
     const MemberStatus member_status{words_.Load(memory_.MemberAt(static_cast<int32_t>(i)))};
     // replicated-W8: the clock of a rank that the leader does not hear stands still.
     if (!hearing.heard[i]) continue;
-    const WaitingRank waiter{
-        .step = steps[i], .finished = member_status.finished(), .max_wait = member.max_wait};
+    const WaitingRank waiter{.step = steps[i],
+                             .finished = member_status.finished(),
+                             .times = member_status.times(),
+                             .max_wait = member.max_wait};
     // replicated-W8: each member waits by its own max_wait, as on one host.
     const Arrivals::Answer answer =
         member.arrivals.FireAt(state.version(), count_, hearing.lost, waiter, now);

@@ -16,10 +16,10 @@ RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_
                                                                    : kNever),
       skips_(plan.rounds.skips_ahead),
       ending_(static_cast<uint64_t>(plan.rounds.ending)),
-      has_course_(payload_ == Payload::kModel && plan.rounds.local_steps > 0),
-      course_(origin, until == kForever ? kForever : begin + length_, plan.rounds.local_steps,
-              begin),
       hands_over_(hands_over) {
+  if (payload_ == Payload::kModel && plan.rounds.local_steps > 0)
+    course_.emplace(origin, until == kForever ? kForever : begin + length_, plan.rounds.local_steps,
+                    begin);
   if (ending_ == 0 && length_ != kForever)
     ending_ = static_cast<uint64_t>((length_ + steps_ - 1) / steps_);
 }
@@ -36,16 +36,16 @@ uint64_t RoundPart::LastVersion(const MethodChoice& choice, const MethodView& vi
 }
 
 int64_t RoundPart::reached() const {
-  if (has_course_) return course_.at();
+  if (course_) return course_->at();
   // A late rank of models may have merged with a newer version than that of its step.
   const uint64_t done = payload_ == Payload::kModel ? step_ : applied_;
   const bool is_whole = ending_ > 0 && done >= ending_;
   const auto versions = static_cast<int64_t>(is_whole ? done - ending_ : done);
-  return begin_ + (is_whole ? length_ : 0) + versions * steps_;
+  return begin_ + (is_whole ? length_ : 0) + versions * steps_ + extra_;
 }
 
 bool RoundPart::HasEnded() const {
-  if (has_course_) return course_.IsAtEnd();
+  if (course_) return course_->IsAtEnd();
   return ending_ > 0 && applied_ >= ending_;
 }
 
@@ -62,16 +62,16 @@ bool RoundPart::MayGoOnWithout() const {
 // Whether this rank publishes after its next update.
 bool RoundPart::IsDue(Time now) const {
   const int64_t done = local_ + 1;
-  if (!has_course_) return done >= steps_ || reached() + done == begin_ + length_;
+  if (!course_) return done >= steps_ || reached() + done == begin_ + length_;
   // train-T11: a rank that is not waited for comes into step with the others: as soon as the
   // version it works for is made, else one step early.
-  return course_.left() <= 1 || (is_overdue_ && (executed_ > step_ || ComesEarly(now)));
+  return course_->left() <= 1 || (is_overdue_ && (executed_ > step_ || ComesEarly(now)));
 }
 
 // Not where two of its steps take as long as it waits for others: those that it waits for would be
 // missing then.
 bool RoundPart::ComesEarly(Time now) const {
-  return course_.left() == 2 && (now - began_at_) / (course_.done() + 1) * 2 < max_wait_;
+  return course_->left() == 2 && (now - began_at_) / (course_->done() + 1) * 2 < max_wait_;
 }
 
 std::vector<Stage> RoundPart::StepStages(Time now) const {
@@ -126,7 +126,7 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       // train-T18: a version after the last one is not made.
       if (hands_over_) awaited_ = std::min(awaited_, ending_);
       local_ = 0;
-      course_.OnPublished(step_);
+      if (course_) course_->OnPublished(step_);
       is_finishing_ = false;
       return {};
     case Stage::kAwait:
@@ -156,17 +156,18 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       if (!status.ok()) return {};
       applied_ = result.version;
       step_ = result.own_step;
-      if (is_finishing_)
-        course_.OnFinished(result.steps);
-      else
-        course_.OnMerged(step_);
+      if (course_ && !is_finishing_) course_->OnMerged(step_);
+      // train-T4: after finish() all go on with the step of the member that has done most.
+      if (course_ && is_finishing_) course_->OnFinished(result.steps);
+      if (!course_ && is_finishing_)
+        extra_ = std::max<int64_t>(0, result.steps - (reached() - extra_));
       misses_ = result.misses;
       is_overdue_ = result.is_overdue;
       is_kept_ = result.is_kept && !is_finishing_;
       return {};
     case Stage::kOfferAgain:
       step_ = result.own_step;
-      course_.OnMerged(step_);
+      if (course_) course_->OnMerged(step_);
       return {};
     case Stage::kGoOn:
       merged_ = executed_;
@@ -209,7 +210,7 @@ std::vector<Stage> RoundPart::OnDone(Stage stage) {
 std::vector<Stage> RoundPart::OnUpdated() {
   if (is_local()) {
     ++local_;
-    course_.OnUpdated();
+    if (course_) course_->OnUpdated();
     return {};
   }
   ++applied_;

@@ -48,6 +48,7 @@
 #ifndef COVEY_CORE_TRAIN_ROUND_PART_H_
 #define COVEY_CORE_TRAIN_ROUND_PART_H_
 
+#include <optional>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -77,9 +78,9 @@ class RoundPart {
   bool is_local() const { return payload_ != Payload::kGradients; }
   // The steps of the method that the versions applied stand for.
   int64_t reached() const;
-  bool has_deltas() const { return payload_ == Payload::kDelta; }
-  // Models with local steps: the steps of the method that this rank has done.
-  int64_t steps() const { return course_.steps(); }
+  Payload payload() const { return payload_; }
+  // Models: the steps of the method that this rank has done with the contribution it publishes.
+  int64_t steps() const { return course_ ? course_->steps() : reached() + 1; }
   // The step that this rank has come to with their last version, or where they end by the method.
   int64_t left_at() const { return left_at_ > 0 ? left_at_ : begin_ + length_; }
   // The last version that this rank has applied; of models: merged with. Counted in these rounds,
@@ -126,11 +127,11 @@ class RoundPart {
 
   // For a checkpoint: the steps since the last publish, and of deltas whether the replicated model
   // is there. Models begin anew.
-  int64_t local() const { return has_course_ ? course_.done() : local_; }
+  int64_t local() const { return course_ ? course_->done() : local_; }
   bool is_anchored() const { return payload_ == Payload::kDelta && is_anchored_; }
   void Restore(int64_t local, bool is_anchored) {
     local_ = local;
-    course_.Restore(local);
+    if (course_) course_->Restore(local);
     is_anchored_ = is_anchored;
   }
 
@@ -146,13 +147,12 @@ class RoundPart {
 
   Payload payload_;
   int64_t from_, begin_;
-  int64_t length_;   // steps of the part; kForever: it does not end
-  int64_t steps_;    // between two versions of a rank
-  Time max_wait_;    // for a version; kNever: its own steps decide
-  bool skips_;       // a late rank goes on with the step after the last version
-  uint64_t ending_;  // without a course; 0: they do not end
-  bool has_course_;  // models with local steps
-  Course course_;
+  int64_t length_;                // steps of the part; kForever: it does not end
+  int64_t steps_;                 // between two versions of a rank
+  Time max_wait_;                 // for a version; kNever: its own steps decide
+  bool skips_;                    // a late rank goes on with the step after the last version
+  uint64_t ending_;               // without a course; 0: they do not end
+  std::optional<Course> course_;  // of models with local steps
   bool hands_over_;
   uint64_t applied_ = 0;
   uint64_t awaited_ = 0;
@@ -160,6 +160,7 @@ class RoundPart {
   uint64_t snapshot_ = 0;  // the version of the one that was taken
   uint64_t merged_ = 0;
   uint64_t step_ = 0;  // models: the last that this rank has published, or was taken to have
+  int64_t extra_ = 0;  // without a course: steps that others have done by then, and this rank not
   int64_t local_ = 0;
   Time began_at_ = 0;  // the first of these
   int64_t left_at_ = 0;

@@ -172,7 +172,7 @@ Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
     if (stage == Stage::kAwait) exchange.version = rounds_->awaited();
     if (stage == Stage::kDue) exchange.version = rounds_->executed() + 1;
     if (stage == Stage::kMerge) exchange.version = rounds_->merged();
-    exchange.steps = rounds_->has_deltas() ? version_ : rounds_->steps();
+    exchange.steps = rounds_->payload() == Payload::kDelta ? version_ : rounds_->steps();
   }
   // train-T14: where a part ends nothing is left out of a model.
   exchange.is_whole = is_finish_ || step_ + 1 >= choice_.Until(step_);
@@ -216,7 +216,7 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   if (stage == Stage::kLook) CatchUp(result, now);
   if (!rounds_->is_local()) version_ = rounds_->reached();
   // train-T25: with what others have done this rank is as far as they are.
-  if (rounds_->has_deltas()) version_ = std::max(version_, result.steps);
+  if (rounds_->payload() == Payload::kDelta) version_ = std::max(version_, result.steps);
   // train-T25: the steps that finish() drops are not counted.
   if (stage == Stage::kAdopt && result.steps > 0) version_ = result.steps;
   if (stage == Stage::kPublish && status.ok()) {
@@ -319,6 +319,9 @@ Trainer::Ready Trainer::Next(Time now) {
   if ((!is_finish_ && !is_pass_ && !has_left_) || handover_.has_more) ++step_;
   if (is_pass_) pass_clock_.Begin(now);
   if (rounds_.has_value()) rounds_->OnEnd(now);
+  // train-T4: by rounds of models a rank is as far as those that it has merged with.
+  if (rounds_.has_value() && rounds_->payload() == Payload::kModel && !is_pass_)
+    version_ = rounds_->reached() + rounds_->local();
   BeginPart();
   const bool is_unfit = is_published_ && !is_finish_ && !unfit_.empty();
   return EndWith(is_unfit ? Status(StatusCode::kNotFinite, unfit_) : Status::Ok());

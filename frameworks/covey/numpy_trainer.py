@@ -112,7 +112,8 @@ class Trainer:
 
     @property
     def version(self) -> int:
-        """Updates done; by eager versions applied: models are equal at equal version."""
+        """Steps done, by the ranks that this one has averaged with where it has done fewer; by
+        eager versions applied: models are equal at equal version."""
         return self._loop.position.version
 
     def step(self, gradients: Arrays, unfit: str = "", hypers: Sequence[float] = ()) -> None:

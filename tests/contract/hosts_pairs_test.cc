@@ -228,6 +228,12 @@ TEST(HostsPairsTest, AFinishOfRoundsAgainAtOnceIsCounted) {
   ModelAfterTwoFinishes(kTwo, "local:H=1,max_wait=30ms", false);
 }
 
+TEST(HostsPairsTest, AStepAfterAFinishCountsInTheNextOne) {
+  for (const char* method : {"eager:admit=solo,max_wait=10ms", "diloco:H=1,max_wait=10ms",
+                             "local:H=1,max_wait=10ms", "wagma:max_wait=10ms"})
+    CheckALateStep(kTwo, method);
+}
+
 // Its model, at once or when it has answered.
 covey_seen_state Look(Adapter* adapter, int other, void* const* to) {
   do EXPECT_EQ(adapter->Peek(other, to), COVEY_OK) << adapter->error.message;

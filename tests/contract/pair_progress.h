@@ -58,6 +58,31 @@ inline double ModelAfterTwoFinishes(const Place& place, const char* method, bool
   return held[0];
 }
 
+// In each of some epochs rank 0 goes on from its finish() without rank 1, and finishes again at
+// once; only then rank 1 does its step, goes on from a finish(), and finishes again, too. Their
+// models are equal each time.
+inline void CheckALateStep(const Place& place, const char* method) {
+  constexpr int kEpochs = 10;
+  std::atomic<int> gone_on{0};
+  double held[2][kEpochs] = {};
+  RunRanks(place, [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
+    for (int epoch = 0; epoch < kEpochs; ++epoch) {
+      while (rank == 1 && gone_on <= epoch) std::this_thread::yield();
+      ASSERT_EQ(adapter.Step(epoch), COVEY_OK) << adapter.error.message;
+      ASSERT_EQ(adapter.Finish(0), COVEY_OK) << adapter.error.message;
+      if (rank == 0) gone_on = epoch + 1;
+      covey_code code = COVEY_TIMEOUT;
+      while (code == COVEY_TIMEOUT) code = adapter.Finish(1);
+      ASSERT_EQ(code, COVEY_OK) << adapter.error.message;
+      held[rank][epoch] = adapter.model[1][0];
+    }
+  });
+  for (int epoch = 0; epoch < kEpochs; ++epoch)
+    EXPECT_EQ(held[0][epoch], held[1][epoch]) << method << ", epoch " << epoch;
+}
+
 // The number `key` in a JSON text; UINT64_MAX: there is none.
 inline uint64_t CountOf(const std::string& json, const std::string& key) {
   const size_t at = json.find("\"" + key + "\":");

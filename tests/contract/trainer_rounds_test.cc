@@ -165,6 +165,12 @@ TEST(TrainerRoundsTest, AFinishAgainAtOnceIsCounted) {
     ModelAfterTwoFinishes(Place{2, ""}, method, false);
 }
 
+TEST(TrainerRoundsTest, AStepAfterAFinishCountsInTheNextOne) {
+  for (const char* method : {"eager:admit=solo,max_wait=10ms", "diloco:H=1,max_wait=10ms",
+                             "local:H=1,max_wait=10ms", "wagma:max_wait=10ms"})
+    CheckALateStep(Place{2, ""}, method);
+}
+
 TEST(TrainerRoundsTest, ATrainerEndsWithAPartOfItsMethod) {
   RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
     constexpr char kMethod[] = "eager:admit=all,max_wait=60s,then=allreduce@2";

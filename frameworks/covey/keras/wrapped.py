@@ -166,8 +166,8 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
 
     @property
     def version(self) -> int:
-        """How many updates were done; by a method that does not wait for all ranks the versions
-        applied: models are equal at equal version."""
+        """Steps done, by the ranks that this one has averaged with where it has done fewer; by
+        eager versions applied: models are equal at equal version."""
         trainer = self._covey_trainer
         return int(self.iterations) if trainer is None else trainer.version
 

@@ -89,13 +89,11 @@ class CoreTrainer(TrainerActions):
     def begin(self) -> None:
         """The next step is the first: that of ``progress``."""
         progress = self._progress
-        version = progress.version
         here = self.position._replace(
-            version=version, step=progress.steps, may_differ=int(progress.is_parted)
+            version=progress.version, step=progress.steps, may_differ=int(progress.is_parted)
         )
         self.restore(here)
         self._enter()
-        progress.version = version  # Rounds of models count from where they begin, from now on.
         if self._versions is not None:
             self._versions.ahead.settle()
             state.add_helper(self)
@@ -288,11 +286,8 @@ class CoreTrainer(TrainerActions):
             return
         # The optimizer may be gone: the caller's list has kept this alone.
         with contextlib.suppress(CoveyError, ReferenceError):
-            version = self._progress.version
             _native.trainer_serve(self._trainer)
             self._run()
-            # This rank has done no step: the core counts from where its rounds began.
-            self._progress.version = version
 
     def flush(self) -> None:
         """For the end of a script that has not called ``finish()``."""

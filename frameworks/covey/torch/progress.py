@@ -122,8 +122,6 @@ class Progress:
         if not position.is_open:
             self._plan_by(position.planned)
         self.version, self.steps = position.version, position.step
-        if self.plan.in_versions and self.plan.payload != GRADIENTS:
-            self.version = position.begin + position.own_steps  # As far as all are, and on.
         self.is_parted = bool(position.may_differ)
 
     def _plan_by(self, version: int) -> None:

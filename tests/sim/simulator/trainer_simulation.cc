@@ -168,6 +168,21 @@ void TrainerSimulation::CheckArrays(int32_t rank, uint64_t version) {
          std::to_string(version));
 }
 
+// A strict finish() has ended, whatever the one before it went on without.
+void TrainerSimulation::CheckGathered(int32_t rank, uint64_t epoch) {
+  const auto has_left = [](const Player& it) { return it.has_left; };
+  if (verdict_.killed > 0 || std::any_of(players_.begin(), players_.end(), has_left)) return;
+  ++verdict_.gathered;
+  const Player& player = At(rank);
+  const int64_t version = player.trainer->version();
+  const std::pair<int64_t, Numbers> here{version, player.model.sum};
+  const auto [first, is_new] = gathered_.emplace(epoch, here);
+  if (!is_new && first->second != here)
+    Fail("2: rank " + std::to_string(rank) + " ends a strict finish() at version " +
+         std::to_string(version) + ", another one at " + std::to_string(first->second.first) +
+         ", or with another model");
+}
+
 void TrainerSimulation::CheckEnd() {
   bool is_whole = verdict_.killed == 0 && verdict_.went_on == 0;
   int64_t version = -1;
@@ -177,7 +192,7 @@ void TrainerSimulation::CheckEnd() {
       Fail("9: a rank gives up before its trainer is over");
     if (!player.has_ended) continue;
     if (version < 0) version = player.trainer->version();
-    if (is_whole && version != player.trainer->version() && !HasOwnModel(player))
+    if (is_whole && version != player.trainer->version() && HasMean(player))
       Fail("2: ranks end with versions " + std::to_string(version) + " and " +
            std::to_string(player.trainer->version()));
   }

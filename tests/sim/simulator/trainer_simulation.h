@@ -9,7 +9,7 @@
 //   2. After a finish() that all living ranks have ended, in which none was lost, all are at the
 //      same version, and each gradient that was handed over counts once.
 //   3. A version is applied once and in order: version() grows by one with each update, or jumps
-//      with another rank's state, or its delta.
+//      with another rank's state, its delta, or its model.
 //   4. A rank that runs comes to the end of its training.
 //   5. Where rounds end, all ranks go on with the same step.
 //   6. A step that ends with an error, or whose action was not done, is taken up where it was.
@@ -33,6 +33,7 @@ struct TrainerVerdict {
   // Counts of events, for tests that require them.
   uint64_t updates = 0, late = 0, killed = 0, stopped = 0, unfit = 0, refused = 0;
   uint64_t packed = 0, unpacked = 0, timeouts = 0, left = 0, finished = 0;
+  uint64_t gathered = 0;            // strict ends of finish() after those of one that was not
   uint64_t went_on = 0;             // ends of finish() without ranks that are missing
   uint64_t deltas = 0, models = 0;  // runs of a method of those
   uint64_t caught_up = 0;           // passes that began with versions of others

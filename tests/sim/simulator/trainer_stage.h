@@ -94,7 +94,8 @@ class TrainerSimulation final : public InprocWatcher {
   void BeginPass(int32_t rank);
   void LeaveAfter(int32_t rank, const Status& status, uint64_t tries);
   void Train(int32_t rank, int64_t until, int64_t* count);
-  void Finish(int32_t rank);
+  void Finish(int32_t rank, bool is_strict);
+  void CheckGathered(int32_t rank, uint64_t epoch);
   void NoteEnd(int32_t rank);
   void CheckStep(int32_t rank);
   void CheckModel(int32_t rank);
@@ -138,7 +139,8 @@ class TrainerSimulation final : public InprocWatcher {
   std::map<int64_t, VirtualModel> models_;             // by version
   std::map<uint64_t, std::vector<std::byte>> arrays_;  // replicated ones, by version of rounds
   std::map<uint64_t, Meeting> meetings_;
-  Numbers published_{};       // of all ranks, all steps
+  std::map<uint64_t, std::pair<int64_t, Numbers>> gathered_;  // version and model, by epoch
+  Numbers published_{};                                       // of all ranks, all steps
   Numbers withdrawn_{};       // of these: those that were updates of their ranks alone
   int64_t handed_with_ = -1;  // the version with which rounds of models begin
   int64_t left_with_ = -1;    // the step after the rounds

@@ -92,6 +92,7 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   }
   const bool has_gradients = s.payload == Payload::kGradients || s.hands_over;
   s.begins_passes = has_gradients && (s.steps % 2 == 0 || s.hands_over);
+  s.gathers = s.goes_on && apart.Percent(50);
   return s;
 }
 
@@ -99,11 +100,11 @@ std::string TrainerSwarm::ToString() const {
   const std::string deltas =
       local_steps > 0 ? " of deltas of " + std::to_string(local_steps) + " steps" : "";
   return std::to_string(size) + " ranks, " + method + deltas + ", steps " + std::to_string(steps) +
-         " x " + std::to_string(finishes) + (goes_on ? " not strict" : "") + ", switches " +
-         std::to_string(switch_permille) + " permille, unfit " + std::to_string(unfit_permille) +
-         " permille, refused actions " + std::to_string(refusals_permille) + " permille, stops " +
-         std::to_string(stops_permille) + " permille, killed " + std::to_string(most_killed) +
-         (begins_passes ? ", passes" : "") +
+         " x " + std::to_string(finishes) + (goes_on ? " not strict" : "") +
+         (gathers ? " and strict" : "") + ", switches " + std::to_string(switch_permille) +
+         " permille, unfit " + std::to_string(unfit_permille) + " permille, refused actions " +
+         std::to_string(refusals_permille) + " permille, stops " + std::to_string(stops_permille) +
+         " permille, killed " + std::to_string(most_killed) + (begins_passes ? ", passes" : "") +
          (end < kForever ? ", end " + std::to_string(end) + (ends_at_once ? " at once" : "") : "");
 }
 

@@ -22,7 +22,8 @@ struct TrainerSwarm {
   bool ends_at_once;    // a rank whose trainer is over does not end it by finish()
   Payload payload;      // of its rounds; of a method with a warm-up: after that
   int64_t local_steps;  // of deltas
-  bool goes_on;         // finish() is not strict
+  bool goes_on;         // finish() is not strict,
+  bool gathers;         // and a strict one follows at once
   uint64_t switch_permille;
   uint64_t unfit_permille;     // of steps
   uint64_t refusals_permille;  // of actions: not done at first

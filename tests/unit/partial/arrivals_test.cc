@@ -54,6 +54,20 @@ TEST_F(ArrivalsTest, AWaiterThatWasStoppedItselfWaitsOn) {
   EXPECT_FALSE(answer.expired);
 }
 
+TEST_F(ArrivalsTest, AWaiterInFinishGivesUpThoughNoMemberTrains) {
+  words_->Store(memory_.SlotAt(0), SlotWord{SlotState::kOpen, 0, 1}.Word());
+  words_->Store(memory_.MemberAt(0), 3);
+  words_->Store(memory_.MemberAt(1), 1);
+  const auto fire_at = [&](Time now) {
+    const WaitingRank waiter{.step = 1, .finished = true, .times = 2, .max_wait = 100};
+    return arrivals_.FireAt(1, {false, false}, waiter, now).at;
+  };
+  for (Time now : {1000, 1020, 1045, 1070, 1090}) EXPECT_EQ(fire_at(now), 1100);
+  EXPECT_FALSE(arrivals_.over());
+  EXPECT_EQ(fire_at(1100), kNever);
+  EXPECT_TRUE(arrivals_.over());
+}
+
 TEST_F(ArrivalsTest, WhoIsOverdueIsNotWaitedFor) {
   words_->Store(memory_.SuspicionAt(1), Suspicion{0, 1}.Word());
   const Arrivals::Answer answer = FireAt(1000);

@@ -40,8 +40,9 @@ class Rank {
 
   Trainer trainer;
   uint64_t executed = 0, published = 0;
-  int64_t steps = 0;  // the most that a rank has done
-  int64_t told = 0;   // to have been done by this one
+  uint64_t own_step = 0;  // models: as which this rank counts; 0: as the last version
+  int64_t steps = 0;      // the most that a rank has done
+  int64_t told = 0;       // to have been done by this one
   bool is_overdue = false, is_needed = false, has_more = false, has_all = false;
   bool is_empty = false;
   std::vector<Stage> stages;
@@ -57,7 +58,7 @@ class Rank {
     result.is_empty = is_empty;
     result.has_more = has_more && exchange.stage == Stage::kHandOver;
     result.has_all = has_all;
-    result.own_step = executed;
+    result.own_step = own_step > 0 ? own_step : executed;
     const bool tells =
         exchange.stage == Stage::kRead || (exchange.stage == Stage::kAdopt && exchange.is_last);
     if (tells) result.steps = steps;
@@ -97,6 +98,7 @@ TEST(TrainerHandoverTest, WhatNoVersionHasIsTheFirstStepOfTheRanksOwn) {
   rank.executed = 2;
   rank.published = 1;  // late
   rank.has_more = true;
+  rank.own_step = 1;  // of the models
   rank.Step();
   EXPECT_EQ(rank.stages,
             (Stages{Stage::kCollectGradients, Stage::kPublish, Stage::kAwait, Stage::kRead,
