@@ -291,6 +291,10 @@ CODE_MUTANTS = {
         ["core/partial/shared_epoch_end.cc"],
         "EndingTest.WhoGoesOnDrops*",
     ),
+    "w26_goes_on_only_in_finish": (
+        ["core/replicated/settlement.cc"],
+        "SettlementTest.WhoHasEndedWithAll*",
+    ),
     "w26_given_up_attempt_is_accepted": (
         ["core/replicated/replica_settlement.cc"],
         "SettlementTest.WhatWasGivenUp*",

@@ -73,6 +73,20 @@ TEST_F(SettlementTest, WhoComesLaterEndsWithTheSameVersion) {
   EXPECT_EQ(replica(0).executed(), last);
 }
 
+TEST_F(SettlementTest, WhoHasEndedWithAllGoesOnThoughOthersDoNotMeet) {
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  for (const int32_t rank : {0, 1, 2}) replica(rank).Finish();
+  Await([&] { return replica(1).IsFlushed(); }, "all have finished");
+  const uint64_t last = replica(1).executed();
+  replica(1).GoOn();
+  replica(1).Meet();
+  Ticks(3);
+  EXPECT_FALSE(replica(1).Unmet().empty());
+  GoOnWithout({1});
+  TrainTo(last + 2, {0, 1, 2});
+}
+
 // It has not heard of it when it publishes: its leader knows better.
 TEST_F(SettlementTest, WhatWasPublishedSinceIsDropped) {
   Open(3);
