@@ -58,6 +58,7 @@ KNOWN = {
     "w7_what_it_accepted_is_what_they_took": "485",
     "w8_fires_without_exchange": "304",
     "w8_one_that_is_ahead_makes_another": "2319",
+    "w8_settled_version_ends_later_finishes": "3608, 12357, 13245, 15934",
     "w9_hidden_is_as_young_as_its_last": "96",
     "w9_nobody_is_too_late": "95",
     "w9_slow_holds_up_each_version_of_all": "58",

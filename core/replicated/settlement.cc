@@ -25,11 +25,11 @@ void Settlement::OnAppendResponse(int32_t member, const ReplicaMessage& response
 void Settlement::Advance(const std::vector<bool>& lost, bool lacks_committed, uint64_t* attempts) {
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& m = members_[i];
+    // replicated-W26: also one whose finish() has ended with all, and that none has met.
     if (m.asks == 0 || lost[i] || m.status.times() != m.asks) continue;
     const uint64_t settled = parts_.log->settled();
     const bool is_of_it = settled > 0 && m.asks <= settled;
-    // replicated-W26: where models' last version is not final others train on: it goes with them, as
-    // one does whose finish() has ended with all, and which has waited in vain for them to meet.
+    // replicated-W26: where models' last version is not final others train on: it goes with them.
     const bool is_final = !has_models_ || parts_.aggregator->is_final();
     const bool goes_with_them = !is_of_it && (!is_final || HasAnyTrainedOn(m.asks, lost));
     if (!is_of_it && !goes_with_them && !lacks_committed) {
