@@ -41,7 +41,8 @@ int64_t RoundPart::reached() const {
   const uint64_t done = payload_ == Payload::kModel ? step_ : applied_;
   const bool is_whole = ending_ > 0 && done >= ending_;
   const auto versions = static_cast<int64_t>(is_whole ? done - ending_ : done);
-  return begin_ + (is_whole ? length_ : 0) + versions * steps_ + extra_;
+  const int64_t steps = begin_ + (is_whole ? length_ : 0) + versions * steps_ + extra_;
+  return HasEnded() ? std::max(steps, begin_ + length_) : steps;
 }
 
 bool RoundPart::HasEnded() const {
@@ -159,8 +160,8 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       if (course_ && !is_finishing_) course_->OnMerged(step_);
       // train-T4: after finish() all go on with the step of the member that has done most.
       if (course_ && is_finishing_) course_->OnFinished(result.steps);
-      if (!course_ && is_finishing_)
-        extra_ = std::max<int64_t>(0, result.steps - (reached() - extra_));
+      if (!course_ && is_finishing_ && result.steps > 0)
+        extra_ += std::max(result.steps, HasEnded() ? begin_ + length_ : 0) - reached();
       misses_ = result.misses;
       is_overdue_ = result.is_overdue;
       is_kept_ = result.is_kept && !is_finishing_;

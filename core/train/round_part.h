@@ -80,7 +80,7 @@ class RoundPart {
   int64_t reached() const;
   Payload payload() const { return payload_; }
   // Models: the steps of the method that this rank has done with the contribution it publishes.
-  int64_t steps() const { return course_ ? course_->steps() : reached() + 1; }
+  int64_t steps() const { return course_ ? course_->steps() : reached() + local_; }
   // The step that this rank has come to with their last version, or where they end by the method.
   int64_t left_at() const { return left_at_ > 0 ? left_at_ : begin_ + length_; }
   // The last version that this rank has applied; of models: merged with. Counted in these rounds,
@@ -160,7 +160,8 @@ class RoundPart {
   uint64_t snapshot_ = 0;  // the version of the one that was taken
   uint64_t merged_ = 0;
   uint64_t step_ = 0;  // models: the last that this rank has published, or was taken to have
-  int64_t extra_ = 0;  // without a course: steps that others have done by then, and this rank not
+  int64_t extra_ = 0;  // without a course: how many more steps all have done than versions of this
+                       // rank say, of which finish() makes one, too
   int64_t local_ = 0;
   Time began_at_ = 0;  // the first of these
   int64_t left_at_ = 0;
