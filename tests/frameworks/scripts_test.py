@@ -68,6 +68,26 @@ def draw(seed: int) -> Script:
     return Script(size, method, lines, late)
 
 
+def draw_finishes(seed: int) -> Script:
+    """Few steps, and several finish() in a row, which ranks come to before and after max_wait."""
+    rng = random.Random(seed)
+    method = rng.choice(METHODS).replace("{}", "50ms")
+    size, count = rng.choice((2, 2, 3)), 0
+    lines: List[Line] = []
+    late: Dict[int, Dict[int, float]] = {rank: {} for rank in range(size)}
+    for epoch in range(6):
+        steps = rng.randint(1, 4)
+        count += steps
+        lines.append(("steps", steps))
+        for away in late.values():
+            if rng.random() < 0.4:
+                away[count - 1] = rng.uniform(0.03, 0.15)
+        lines += [("loose", epoch)] * rng.randint(1, 2)
+        if rng.random() < 0.8:
+            lines.append(("finish", epoch))
+    return Script(size, method, [*lines, ("finish", 6)], late)
+
+
 # ---- On the ranks ------------------------------------------------------------------------------
 
 
@@ -148,20 +168,26 @@ def run(script: Script, folder: str) -> List[End]:
 
 
 class ScriptsTest(unittest.TestCase):
+    def check(self, seed: int, script: Script) -> None:
+        print(f"seed {seed}: {script}")
+        with self.subTest(seed=seed, method=script.method):
+            with tempfile.TemporaryDirectory() as folder:
+                pool = Pool(script.size, __file__)
+                try:
+                    pool.send(run, script, folder)
+                    ends = pool.collect()
+                finally:
+                    pool.close()
+            for end in ends[1:]:
+                self.assertEqual(end, ends[0], f"seed {seed}")
+
     def test_all_ranks_end_alike(self) -> None:
         for seed in (*range(4), *also(*range(4, 100))):
-            script = draw(seed)
-            print(f"seed {seed}: {script}")
-            with self.subTest(seed=seed, method=script.method):
-                with tempfile.TemporaryDirectory() as folder:
-                    pool = Pool(script.size, __file__)
-                    try:
-                        pool.send(run, script, folder)
-                        ends = pool.collect()
-                    finally:
-                        pool.close()
-                for end in ends[1:]:
-                    self.assertEqual(end, ends[0], f"seed {seed}")
+            self.check(seed, draw(seed))
+
+    def test_finishes_in_a_row_end_alike(self) -> None:
+        for seed in (*range(4), *also(*range(4, 100))):
+            self.check(seed, draw_finishes(seed))
 
 
 if __name__ == "__main__":
