@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Tuple
 import numpy
 import torch
 from numpy_training import RATE, STEPS, numbers, update
-from ranks import SEED, SharedPool, refusal_of
+from ranks import HOSTS, SEED, SharedPool, refusal_of
 
 import covey
 import covey.numpy
@@ -353,7 +353,8 @@ class NumpyTrainerTest(unittest.TestCase):
                     self.assertEqual(went_on[0], loaded[0])
                     self.assertEqual(went_on[-1], [-RATE * learnt] * 2)
                     self.assertEqual(loaded[-1], went_on[-1])
-                    if method == "adpsgd":
+                    # Between hosts models may be averaged a step later than in the other run.
+                    if method == "adpsgd" and HOSTS == 1:
                         self.assertEqual(loaded, went_on)
 
 
