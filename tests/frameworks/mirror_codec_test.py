@@ -22,7 +22,7 @@ def tearDownModule() -> None:
 
 
 class MirrorCodecTest(unittest.TestCase):
-    @on_one_host("between hosts models may be averaged a step later than in the other run")
+    @on_one_host("between hosts two models are averaged when messages come, and so not in turn")
     def test_what_waits_for_nobody(self) -> None:
         for size in (2, 4):
             check_both(self, pool(size), in_turn, METHOD)

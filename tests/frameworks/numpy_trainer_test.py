@@ -353,7 +353,7 @@ class NumpyTrainerTest(unittest.TestCase):
                     self.assertEqual(went_on[0], loaded[0])
                     self.assertEqual(went_on[-1], [-RATE * learnt] * 2)
                     self.assertEqual(loaded[-1], went_on[-1])
-                    # Between hosts models may be averaged a step later than in the other run.
+                    # Between hosts two models are averaged when messages come, and so not in turn.
                     if method == "adpsgd" and HOSTS == 1:
                         self.assertEqual(loaded, went_on)
 
