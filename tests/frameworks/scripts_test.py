@@ -181,6 +181,14 @@ class ScriptsTest(unittest.TestCase):
             for end in ends[1:]:
                 self.assertEqual(end, ends[0], f"seed {seed}")
 
+    def test_versions_that_begin_within_a_finish(self) -> None:
+        """One rank comes late, and makes versions of gradients, which the other is in finish() for
+        since the part before."""
+        for method in ("diloco:H=2,admit=all,max_wait=300ms,then=allreduce@8:max_wait=300ms",
+                       "local:H=2,max_wait=300ms,then=eager@8:max_wait=300ms"):
+            lines = [("steps", 18), ("finish", 0)]
+            self.check(0, Script(2, method, lines, {0: {}, 1: {5: 0.8}}))
+
     def test_all_ranks_end_alike(self) -> None:
         for seed in (*range(4), *also(*range(4, 100))):
             self.check(seed, draw(seed))

@@ -340,10 +340,7 @@ class CoreTrainer(TrainerActions):
             return
         plan = progress.plan
         if plan.in_versions and plan.payload == GRADIENTS:
-            if versions is None:
-                versions = VersionGradients(self, self._optimizer, self.plans, self._keep)
-                self._versions = versions
-            versions.open(self.spans(of_model=False))
+            self._open_versions().open(self.spans(of_model=False))
         else:
             self._close_versions()
         if plan.payload != GRADIENTS:

@@ -13,7 +13,7 @@ from covey.torch.layout import BucketPlan
 from covey.torch.model_exchange import ModelExchange
 from covey.torch.update import clipped_step
 from covey.torch.version_gradients import VersionGradients
-from covey.trainer_handle import IN_STEP, TrainerHandle, Verb
+from covey.trainer_handle import IN_FINISH, IN_STEP, TrainerHandle, Verb
 
 
 class TrainerActions(TrainerHandle):
@@ -35,12 +35,15 @@ class TrainerActions(TrainerHandle):
         self._entries: Dict[str, Any] = {}  # Of the optimizer's state, while they are averaged.
         self._versions: Optional[VersionGradients] = None  # Where gradients have versions.
         self._models: Optional[ModelExchange] = None  # Where a part exchanges models.
+        self._keep: Any = None  # Holds memory of the core while a tensor lies in it.
 
     def _do(
         self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int, own: int,
         scale: float,
     ) -> None:
         progress, versions, models = self._progress, self._versions, self._models
+        if verb == Verb.UPDATE and not own and self.position.is_open == IN_FINISH:
+            versions = self._open_versions()  # Its part may have begun within this finish().
         if verb == Verb.UPDATE and (own or versions is None):
             self._update(bool(own))
         elif verb == Verb.COLLECT_MODEL:
@@ -79,6 +82,11 @@ class TrainerActions(TrainerHandle):
         elif verb == Verb.UNPACK:
             versions.unpack(image, length)
         self._has_taken |= verb in (Verb.UPDATE, Verb.COLLECT_GRADIENTS)
+
+    def _open_versions(self) -> VersionGradients:
+        if self._versions is None:
+            self._versions = VersionGradients(self, self._optimizer, self.plans, self._keep)
+        return self._versions
 
     def _update(self, is_own: bool) -> None:
         """With gradients of this rank, or those of all, which are reduced now."""
