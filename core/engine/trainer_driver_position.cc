@@ -54,7 +54,6 @@ Status TrainerDriver::Restore(const Trainer::Position& position) {
   if (position.version < 0 || position.step < 0 || position.local < 0)
     return Status::InvalidArgument("a position has no negative version or step");
   RETURN_IF_ERROR(trainer_.Restore(position));
-  for (const auto& [from, rounds] : rounds_) rounds->ForgetSteps();
   if (window_ != nullptr) window_->Tell(trainer_.version(), false);
   TrainerRounds* rounds = RoundsOf(trainer_.part());
   if (rounds != nullptr) rounds->Assume(position.step_time);

@@ -69,8 +69,6 @@ class TrainerRounds {
   std::span<const std::byte> image() const {
     return std::span<const std::byte>(image_).subspan(HeadBytes());
   }
-  // The training goes on from another step.
-  void ForgetSteps() { steps_ = 0; }
   OuterModel* outer() const { return options_.outer.get(); }
   // How long a step of this rank's own takes (0: not known), and what it is taken to be at first.
   Time step_time() const { return options_.port->step_time() / options_.local_steps; }

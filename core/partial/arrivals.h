@@ -67,7 +67,7 @@ struct AdmissionRule {
 struct WaitingRank {
   uint64_t step = 0;       // its last
   bool finished = false;   // it waits until all have finished
-  uint64_t times = 0;      // as often as it has
+  uint64_t times = 0;      // how often it has finished
   Time max_wait = kNever;  // how long for one version
 };
 
@@ -101,7 +101,7 @@ class Arrivals {
     bool published = false;             // some slot is published
     bool published_finished = false;    // the slot of a finished member is published
     bool final = false;                 // the last version was final
-    uint64_t least_times = UINT64_MAX;  // that one of them has finished
+    uint64_t least_times = UINT64_MAX;  // the fewest finishes of a member that lives
     std::vector<Counted> counted;       // the active ones
     std::vector<Lag> lags;              // by member; empty: there is no limit
   };

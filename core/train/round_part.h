@@ -160,8 +160,9 @@ class RoundPart {
   uint64_t snapshot_ = 0;  // the version of the one that was taken
   uint64_t merged_ = 0;
   uint64_t step_ = 0;  // models: the last that this rank has published, or was taken to have
-  int64_t extra_ = 0;  // without a course: how many more steps all have done than versions of this
-                       // rank say, of which finish() makes one, too
+  int64_t extra_ =
+      0;  // without a course: steps of all ranks, minus versions of this one, as of the
+          // last finish(), which makes a version and is no step
   int64_t local_ = 0;
   Time began_at_ = 0;  // the first of these
   int64_t left_at_ = 0;

@@ -95,7 +95,7 @@ def diloco_goes_on() -> Tuple[bytes, bytes]:
 
 def diloco_goes_back() -> Tuple[int, int]:
     """The versions after twelve steps, and after six more from the third on."""
-    # A version of all: a rank that is behind would count the steps of those ahead as well.
+    # By another admit= a rank that is behind counts the steps of those ahead, too (train-T25).
     method = "diloco:H=3,admit=all,max_wait=60s"
     with covey.numpy.Trainer(numbers(0, -1, "float32"), update, method=method) as trainer:
         for step in range(3):

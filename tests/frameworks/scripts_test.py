@@ -182,8 +182,8 @@ class ScriptsTest(unittest.TestCase):
                 self.assertEqual(end, ends[0], f"seed {seed}")
 
     def test_versions_that_begin_within_a_finish(self) -> None:
-        """One rank comes late, and makes versions of gradients, which the other is in finish() for
-        since the part before."""
+        """Rank 1 is late: it makes versions of gradients while rank 0 waits in a finish() that has
+        begun in the part before."""
         for method in ("diloco:H=2,admit=all,max_wait=300ms,then=allreduce@8:max_wait=300ms",
                        "local:H=2,max_wait=300ms,then=eager@8:max_wait=300ms"):
             lines = [("steps", 18), ("finish", 0)]

@@ -207,7 +207,8 @@ void Simulation::EndEpoch(int32_t rank, uint64_t number) {
   CheckEqual(player, swarm_.epochs + number);
 }
 
-// Calls finish(), or settle(), until it ends without an error. False: it never does.
+// Ends an epoch: repeats finish(), or with `settles` the call before a checkpoint (train-T17).
+// Returns true once it has returned Ok, and false if the simulation ends or fails first.
 bool Simulation::Gather(int32_t rank, bool settles) {
   Player& player = At(rank);
   player.has_gone_on = false;

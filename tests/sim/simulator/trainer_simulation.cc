@@ -168,7 +168,7 @@ void TrainerSimulation::CheckArrays(int32_t rank, uint64_t version) {
          std::to_string(version));
 }
 
-// A strict finish() has ended, whatever the one before it went on without.
+// A strict finish() of all ranks has ended. The one before it may have gone on without some.
 void TrainerSimulation::CheckGathered(int32_t rank, uint64_t epoch) {
   const auto has_left = [](const Player& it) { return it.has_left; };
   if (verdict_.killed > 0 || std::any_of(players_.begin(), players_.end(), has_left)) return;
