@@ -187,7 +187,13 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         """Makes the models of all ranks equal: their mean, if they may differ, with the work of
         all. Every rank calls it at the end of training, or before the model is evaluated or saved;
         training may go on. Ranks that are missing are named, and the others go on without them
-        where the method lets them, if it is not ``strict``. Before the first step: nothing."""
+        where the method lets them, if it is not ``strict``. Before the first step: nothing.
+
+        Raises:
+            Timeout: the method's ``max_wait`` is over: called again it goes on. By TensorFlow it is
+                ``tf.errors.DeadlineExceededError``.
+            Mismatch, Aborted: as ``apply()``.
+        """
         if self._covey_trainer is not None:
             self._covey_trainer.finish(strict)
 

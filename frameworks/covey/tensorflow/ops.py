@@ -14,8 +14,9 @@ Common rules:
 * ``process_set``: the ranks that take part; this rank must be one of them.
 * Errors are TensorFlow's, with Covey's message: ``tf.errors.InvalidArgumentError`` when the call is
   wrong, ``FailedPreconditionError`` when the ranks disagree (as Horovod has it; later operations
-  work) and before ``init()``, ``AbortedError`` when a rank died or left, ``UnimplementedError``
-  and ``ResourceExhaustedError``. An error in every graph is a ``ValueError`` at once.
+  work) and before ``init()``, ``AbortedError`` when a rank died or left,
+  ``DeadlineExceededError`` when ``max_wait`` is over, ``UnimplementedError`` and
+  ``ResourceExhaustedError``. An error in every graph is a ``ValueError`` at once.
 * Gradients are those of the sum of all ranks' losses. Of broadcast and allgather, which give all
   ranks copies of one tensor, they are those of the mean, as in Horovod; those of a reducescatter
   are larger by a factor, the size of the process set.
