@@ -92,9 +92,9 @@ class RoundsPort {
   // none.
   // kUnsupported: members share no memory, or the system cannot do it.
   virtual Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) = 0;
-  // See Rounds::Retract. Where members share no memory, kUnsupported.
+  // See Rounds::Retract. Where members share no memory, kUnsupported before the last version.
   virtual Status Retract(const std::byte** content) = 0;
-  // As Retract, if members share memory. This rank publishes nothing more, and no other waits for
+  // As Retract, if that is supported. This rank publishes nothing more, and no other waits for
   // it.
   Status Depart(const std::byte** content);
   // Models. See Rounds::Merge.

@@ -45,6 +45,9 @@ class Contributions {
   virtual void OnNewLeader() = 0;
   // No version will have what comes up to that step; so many steps. Models stay.
   virtual uint64_t Drop(uint64_t) { return 0; }
+  // Gradients. No version will have what is left: the sum of that, which stays there; null: nothing
+  // was.
+  virtual const std::byte* Withdraw() { return nullptr; }
 
   // A version has all of it, but for empty contributions.
   virtual bool empty() const = 0;

@@ -154,6 +154,21 @@ uint64_t PendingContributions::Drop(uint64_t step) {
   return count;
 }
 
+const std::byte* PendingContributions::Withdraw() {
+  withdrawn_ = {};
+  for (Pending& pending : pending_) {
+    if (!pending.sum) continue;
+    // Messages may hold what was sent.
+    if (!withdrawn_)
+      withdrawn_ = CountedBytes(Bytes(pending.sum.data(), pending.sum.data() + pending.sum.size()));
+    else
+      AddSum(withdrawn_.data(), pending.sum.data());
+    spare_.push_back(std::move(pending.sum));
+  }
+  pending_.clear();
+  return withdrawn_.data();
+}
+
 std::vector<Contribution> PendingContributions::contents() const {
   std::vector<Contribution> all;
   for (const Pending& pending : pending_)

@@ -14,6 +14,7 @@
 //   any          consumed up to its last      nothing: it counts
 //   any          another leader               the same, to be sent again, but not `new` again
 //   any          dropped up to its last       nothing: the others have ended without it
+//   any          Withdraw                     nothing: its rank takes it back
 //
 // A step with nothing to give is an empty contribution (replicated-W11): a contribution without a
 // sum, which says how far its rank has come, or the `arrived` of the one before it. It counts for
@@ -52,6 +53,7 @@ class PendingContributions final : public Contributions {
   void OnExecuted(uint64_t version) override;
   void OnNewLeader() override;
   uint64_t Drop(uint64_t step) override;
+  const std::byte* Withdraw() override;
 
   bool empty() const override;
   bool AreAllSent() const override;
@@ -66,7 +68,7 @@ class PendingContributions final : public Contributions {
   const Kernels* kernels_;
   std::deque<Pending> pending_;      // by step
   std::vector<CountedBytes> spare_;  // some of them held by messages still
-  CountedBytes open_;
+  CountedBytes open_, withdrawn_;
 };
 
 }  // namespace covey

@@ -99,6 +99,9 @@ class Replica final : public Versions, public EpochEnd {
   // The model that was published last; null: none.
   const Contributions::Pending* published() const { return pending_.model(); }
   void EndWith(uint64_t version) override;
+  // Gradients. *content: that of this rank which no version has, nor will have; null: nothing.
+  // False: versions may still have it.
+  bool Withdraw(const std::byte** content);
   // Between two steps; and that it does: nothing happens if it is not asked any more.
   bool IsAsked(uint64_t applied, Time now) override;
   bool IsAnyInNeed() const override;

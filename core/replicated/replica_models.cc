@@ -8,13 +8,6 @@
 
 namespace covey {
 
-void Replica::EndWith(uint64_t version) {
-  // train-T18: of models. Rounds of gradients end where their trainers do.
-  if (!shape_.models.on()) return;
-  last_ = version;
-  if (leader_state_ != nullptr) leader_state_->EndWith(version);
-}
-
 void Replica::Begin() { base_.assign(open(), open() + layout_.length_bytes()); }
 
 uint64_t Replica::OfferAgain(std::span<const double> hypers) {

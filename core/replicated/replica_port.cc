@@ -61,7 +61,9 @@ Status ReplicaPort::Hold(uint64_t, std::vector<std::byte*>*, size_t*) {
   return Status::Unsupported("results cannot be read in place where members share no memory");
 }
 
-Status ReplicaPort::Retract(const std::byte**) {
+Status ReplicaPort::Retract(const std::byte** content) {
+  const std::lock_guard lock(mutex_);
+  if (replica_->Withdraw(content)) return Status::Ok();
   return Status::Unsupported("what was sent to another host cannot be taken back");
 }
 

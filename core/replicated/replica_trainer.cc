@@ -22,6 +22,18 @@ uint64_t Replica::next_step() const {
   return (options_.skips_ahead || is_overdue_ ? std::max(step_, read_) : step_) + 1;
 }
 
+void Replica::EndWith(uint64_t version) {
+  last_ = version;
+  if (leader_state_ != nullptr) leader_state_->EndWith(version);
+}
+
+bool Replica::Withdraw(const std::byte** content) {
+  // replicated-W29: before the last version is executed, versions may have it.
+  if (executed() < last_) return false;
+  *content = pending_.Withdraw();
+  return true;
+}
+
 // The leader lets versions fire.
 void Replica::set_grace(Time grace) {
   options_.admission.grace = grace;

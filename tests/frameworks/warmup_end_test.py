@@ -67,7 +67,7 @@ class WarmupEndTest(WarmupTest):
             self.assertEqual(len({end.at_end[0] for end in results}), 1, f"seed {SEED}")
             self.assertEqual(len({end.model for end in results}), 1, f"seed {SEED}")
 
-    @on_one_host("between hosts the warm-up goes on until all have met")
+    @on_one_host("between hosts local averages deltas, and its warm-up ends when all have met")
     def test_what_comes_too_late_for_the_warm_up_counts_once(self) -> None:
         """As a step of the rank's own."""
         size, stopped = 2, 1

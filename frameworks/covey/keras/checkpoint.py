@@ -8,7 +8,7 @@ import json
 import pathlib
 import re
 import zipfile
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import keras
 import numpy
@@ -32,12 +32,14 @@ from covey.names import next_prefix
 from covey.notice import tell
 from covey.ops import allreduce
 from covey.reduce_op import Average, Max
+from covey.trainer_handle import Position
 
 MODEL, OPTIMIZER = "model.npz", "optimizer.npz"
 PARTS = ("parameters", "buffers", "optimizer")
 """Written once if they are the same on all ranks, else once for all and once for each."""
 
 Arrays = Dict[str, Any]
+_STEP = Position._fields.index("step")
 
 
 def save(path: Any, model: Any, optimizer: Any = None, **also: Any) -> None:
@@ -80,9 +82,7 @@ def save(path: Any, model: Any, optimizer: Any = None, **also: Any) -> None:
         own["kept"] = {f"kept {name}": it for name, it in trainer.replicated().items()}
         own["also"] = {"also": _as_json(also)}
     meeting.agree()
-    positions = meeting.gather(trainer.position())
-    if not trainer.is_in_pairs():
-        agree_on_steps([it[1] for it in positions], trainer.group.ranks)
+    positions = _agreed(trainer, meeting.gather(trainer.position()))
     files, apart = _files_of(model, trained, meeting, own)
     manifest = {
         "format": checkpoint_folder.FORMAT,
@@ -95,6 +95,23 @@ def save(path: Any, model: Any, optimizer: Any = None, **also: Any) -> None:
         "tensors": _signature(model, trained),
     }
     write(meeting, place, files, manifest)
+
+
+def _agreed(trainer: Any, positions: List[Sequence[int]]) -> List[Sequence[int]]:
+    """Where ranks go on that step together: at one step, in rounds, where a late rank does fewer,
+    at that of the rank that has done most. In pairs each has its own.
+
+    Raises:
+        InvalidArgument: (a ValueError) they are apart.
+    """
+    plan = trainer.next_plan()
+    if plan is not None and plan.in_pairs:
+        return positions
+    steps = [it[_STEP] for it in positions]
+    if plan is not None and plan.in_rounds:
+        return [(*it[:_STEP], max(steps), *it[_STEP + 1 :]) for it in positions]
+    agree_on_steps(steps, trainer.group.ranks)
+    return positions
 
 
 def _framework() -> str:
@@ -178,7 +195,7 @@ def load(path: Any, model: Any, optimizer: Any = None) -> Loaded:
     if source.is_exact:
         trained.resume(Resumption(source.position, source.replicated))
     loaded = Loaded(manifest, source.reset)
-    loaded.steps, loaded.version = int(source.position[1]), int(source.position[0])
+    loaded.steps, loaded.version = int(source.position[_STEP]), int(source.position[0])
     loaded._also = source.also
     if meeting.leads:
         tell(*(f"load {where}: {line}" for line in source.reset))
@@ -218,9 +235,9 @@ class _Source:
         }
         self.also: Dict[str, Any] = json.loads(str(own["also"]))
         positions = manifest["positions"]
-        furthest = max(positions, key=lambda it: int(it[1]))
+        furthest = max(positions, key=lambda it: int(it[_STEP]))
         self.position = tuple(positions[index] if self.is_exact else furthest)
-        steps = int(furthest[1])
+        steps = int(furthest[_STEP])
         has_also = bool(self.also)
         self.reset: List[str] = []
         if not self.is_exact:

@@ -8,6 +8,7 @@ from typing import Any, Dict, NamedTuple, Tuple
 import numpy
 
 from covey import _native
+from covey.trainer_handle import Position
 
 
 class Resumption(NamedTuple):
@@ -21,8 +22,13 @@ class Resumption(NamedTuple):
     position: Tuple[int, ...]
     replicated: Dict[str, Any]
 
+    @property
+    def version(self) -> int:
+        """That of the optimizer, before its first step."""
+        return int(Position(*self.position).version)
 
-BEGIN = 3
+
+BEGIN = Position._fields.index("begin")
 """The index in a position of ``begin``, for the trainer that goes on from there."""
 
 

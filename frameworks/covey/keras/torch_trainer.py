@@ -11,7 +11,7 @@ import torch
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group
 from covey.keras.resumption import BEGIN, Resumption, go_on, replicated
-from covey.method import plan
+from covey.method import Plan, plan
 from covey.names import next_prefix
 from covey.ops import broadcast_
 from covey.torch.mixed import TensorLoop
@@ -118,9 +118,9 @@ class Trainer:
         """Between two steps: copies of the arrays that the method replicates, as bytes."""
         return replicated(self._loop.number)
 
-    def is_in_pairs(self) -> bool:
-        """Whether each rank does the next step by itself."""
-        return plan(self.method, self.group.id, self._loop.position.planned).in_pairs
+    def next_plan(self) -> Plan:
+        """Between two steps: of the next one."""
+        return plan(self.method, self.group.id, self._loop.position.planned)
 
     def step(self, gradients: Tensors, hypers: Sequence[float]) -> None:
         """One step of training: updates, and exchanges what the method says. Raises as

@@ -168,8 +168,10 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
     def version(self) -> int:
         """Steps done, by the ranks that this one has averaged with where it has done fewer; by
         eager versions applied: models are equal at equal version."""
-        trainer = self._covey_trainer
-        return int(self.iterations) if trainer is None else trainer.version
+        trainer, resumption = self._covey_trainer, self._covey_resumption
+        if trainer is not None:
+            return trainer.version
+        return int(self.iterations) if resumption is None else resumption.version
 
     def register_local_var(self, var: Any) -> None:
         """From now on the variable ``var`` is this rank's own: updates are by its own gradient.
@@ -209,6 +211,7 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
     def close(self) -> None:
         """Gives the memory of the exchanges back; the next step begins a training anew."""
         trainer, self._covey_trainer = self._covey_trainer, None
+        self._covey_resumption = None
         if trainer is not None:
             trainer.close()
 

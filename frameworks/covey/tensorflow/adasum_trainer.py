@@ -125,9 +125,8 @@ class AdasumTrainer:
         """There is nothing beside model and optimizer."""
         return {}
 
-    def is_in_pairs(self) -> bool:
-        """No step is done alone."""
-        return False
+    def next_plan(self) -> None:
+        """The core has none: each step is done by all."""
 
     def values(self) -> List[Any]:
         """Copies of the variables, as NumPy arrays."""

@@ -17,7 +17,7 @@ from covey.errors import InvalidArgument, Unsupported
 from covey.framework import DTYPE_NAMES
 from covey.group import Group
 from covey.keras.resumption import BEGIN, Resumption, go_on, replicated
-from covey.method import parsed, plan
+from covey.method import Plan, parsed, plan
 from covey.names import next_prefix
 from covey.reduce_op import core_code
 from covey.requests import BROADCAST, How
@@ -192,9 +192,9 @@ class Trainer:
         """Between two steps: copies of the arrays that the method replicates, as bytes."""
         return replicated(self._number)
 
-    def is_in_pairs(self) -> bool:
-        """Whether each rank does the next step by itself."""
-        return plan(self.method, self.group.id, self.position()[_PLANNED]).in_pairs
+    def next_plan(self) -> Plan:
+        """Between two steps: of the next one."""
+        return plan(self.method, self.group.id, self.position()[_PLANNED])
 
     def step(self, gradients: Tensors, hypers: Any) -> None:
         """One step of training: updates, and exchanges what the method says.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/api/admission_rule.h"
+#include "core/replicated/replica_port.h"
 #include "tests/sim/simulator/split_kernels.h"
 #include "tests/sim/simulator/trainer_stage.h"
 
@@ -49,12 +50,16 @@ constexpr Method kSumOfDeltas{.name = "deltas",
 
 }  // namespace
 
-TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks)
+TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks, bool is_far)
     : rng_(seed),
-      swarm_(TrainerSwarm::Draw(&rng_, ranks)),
+      swarm_(TrainerSwarm::Draw(&rng_, ranks, is_far)),
       network_({.size = swarm_.size,
                 .seed = seed,
                 .region_bytes = 1 << 20,
+                .longest_delay = swarm_.longest_delay,
+                .refusal_percent = swarm_.refusal_percent,
+                .clog_percent = swarm_.longest_clog > 0 ? uint64_t{3} : 0,
+                .longest_clog = swarm_.longest_clog,
                 .longest_news_delay = kLongestStop,
                 .watcher = this}),
       layout_({{DType::kF64, 8}, {DType::kF64, 4}}),
@@ -65,21 +70,26 @@ TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks)
     method_.method = &kSumOfDeltas;
     method_.settings.push_back(swarm_.local_steps);
   }
-  for (int32_t r = 0; r < swarm_.size; ++r) OpenParts(r);
+  for (int32_t r = 0; r < swarm_.size; ++r) {
+    if (is_far) At(r).channels = std::make_unique<RankChannels>(&network_.transport(Rank{r}));
+    OpenParts(r);
+  }
   for (const auto& [from, part] : players_[0].parts) {
     std::vector<uint64_t> places;
     for (int32_t r = 0; r < swarm_.size; ++r)
-      places.push_back(
-          network_.transport(Rank{r}).AllocShared(At(r).parts[from].port->BlockBytes()));
+      places.push_back(is_far ? static_cast<uint64_t>(from) + 1
+                              : network_.transport(Rank{r}).AllocShared(
+                                    At(r).parts[from].port->BlockBytes()));
     for (int32_t r = 0; r < swarm_.size; ++r) {
       At(r).parts[from].port->Open(places);
+      if (is_far) At(r).parts[from].port->Join(At(r).channels->mux());
       OpenRounds(r, from, &At(r).parts[from]);
     }
   }
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = At(r);
-    player.trainer = std::make_unique<Trainer>(method_, MethodView{swarm_.size, GroupIndex{r}}, 0,
-                                               false, swarm_.end);
+    player.trainer =
+        std::make_unique<Trainer>(method_, ViewOf(player.group), 0, false, swarm_.end);
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
 }
@@ -88,7 +98,8 @@ void TrainerSimulation::OpenParts(int32_t rank) {
   Player& player = At(rank);
   for (int32_t r = 0; r < swarm_.size; ++r) player.group.members.push_back(Rank{r});
   player.group.my_index = GroupIndex{rank};
-  const MethodView view{swarm_.size, GroupIndex{rank}};
+  player.group.shares_memory = player.channels == nullptr;
+  const MethodView view = ViewOf(player.group);
   for (const int64_t from : Trainer::PartsOf(Admission::kRounds, method_, view, 0, swarm_.end))
     OpenPort(rank, from, &player.parts[from]);
 }
@@ -97,31 +108,54 @@ void TrainerSimulation::OpenRounds(int32_t rank, int64_t from, Part* part) {
   Player& player = At(rank);
   Transport* transport = &network_.transport(Rank{rank});
   const bool has_deltas = part->payload == Payload::kDelta;
-  part->last = RoundPart::LastVersion(method_, {swarm_.size, GroupIndex{rank}}, from, swarm_.end);
+  part->last = RoundPart::LastVersion(method_, ViewOf(player.group), from, swarm_.end);
   part->rounds = std::make_unique<TrainerRounds>(TrainerRounds::Options{
       .port = part->port.get(),
       .copies = reinterpret_cast<std::byte*>(player.copies.data()),
       .model = reinterpret_cast<std::byte*>(player.held.data()),
       .outer = has_deltas ? std::make_unique<OuterModel>(method_, &layout_) : nullptr,
-      .leave = [part] { part->port->Close(); },
+      .leave = [part] { Close(part); },
       .last = part->last,
       .alloc_block = [transport](size_t bytes) { return transport->AllocShared(bytes); },
       .free_block = [transport](uint64_t offset) { transport->FreeShared(offset); }});
 }
 
-void TrainerSimulation::CloseAll(Player* player) {
-  for (auto& [from, part] : player->parts) part.port->Close();
+void TrainerSimulation::Close(Part* part) {
+  if (!std::exchange(part->is_closed, true)) part->port->Close();
+}
+
+void TrainerSimulation::Interrupt(Player* player) {
+  for (auto& [from, part] : player->parts) part.port->Interrupt();
+}
+
+std::unique_ptr<RoundsPort> TrainerSimulation::NewPort(int32_t rank, RoundsPort::Bundle bundle) {
+  Player& player = At(rank);
+  if (player.channels == nullptr)
+    return std::make_unique<SimulatedPort>(std::move(bundle), &player.group,
+                                           &network_.transport(Rank{rank}), &network_.clock(),
+                                           [this, rank] { Yield(rank); });
+  // As many hosts as ranks, or fewer.
+  std::vector<int32_t> hosts;
+  for (int32_t r = 0; r < swarm_.size; ++r)
+    hosts.push_back(swarm_.steps % 2 == 0 ? r : r / 2);
+  const auto drive = [this, rank](const std::atomic<bool>& ended, Time deadline) {
+    while (!ended && !closing_ && network_.clock().Now() < deadline) Yield(rank);
+    if (closing_) Interrupt(&At(rank));
+    return ended.load();
+  };
+  return std::make_unique<ReplicaPort>(
+      std::move(bundle), &player.group, std::move(hosts),
+      ChannelDriver{.drive = drive, .kick = [] {}, .clock = &network_.clock()});
 }
 
 void TrainerSimulation::OpenPort(int32_t rank, int64_t from, Part* part) {
-  Player& player = At(rank);
-  const MethodPlan plan = method_.Plan({swarm_.size, GroupIndex{rank}}, from);
+  const MethodPlan plan = method_.Plan(ViewOf(At(rank).group), from);
   const MethodRounds& rounds = plan.rounds;
   part->payload = plan.payload;
   const RoundSpan span{DType::kF64,
                        VirtualModel::kElements + 4};  // with the gap between the parameters
-  part->port = std::make_unique<SimulatedPort>(
-      RoundsPort::Bundle{
+  part->port = NewPort(
+      rank, RoundsPort::Bundle{
           .name = "simulated",
           .shape = {.size = swarm_.size,
                     .log = rounds.log == kAuto ? kLog : static_cast<int32_t>(rounds.log),
@@ -138,9 +172,7 @@ void TrainerSimulation::OpenPort(int32_t rank, int64_t from, Part* part) {
                       .average = plan.payload == Payload::kModel,
                       .overdue = 50 * kMicrosecond,
                       .snapshot_overdue = 200 * kMicrosecond,
-                      .kernels = &SplitKernels()}},
-      &player.group, &network_.transport(Rank{rank}), &network_.clock(),
-      [this, rank] { Yield(rank); });
+                      .kernels = &SplitKernels()}});
 }
 
 void TrainerSimulation::CheckModel(int32_t rank) {
@@ -223,7 +255,7 @@ void TrainerSimulation::CheckHandOver() {
 void TrainerSimulation::Strike() {
   const size_t victim = rng_.Below(players_.size());
   Player& player = players_[victim];
-  if (player.is_killed || player.fiber->done()) return;
+  if (player.is_killed || player.is_through) return;
   if (rng_.Below(1000) < swarm_.stops_permille && verdict_.stopped < kMostStops) {
     ++verdict_.stopped;
     player.stopped_until =
@@ -242,7 +274,7 @@ std::string TrainerSimulation::Where() const {
     const bool waits = player.ready.exchange.has_value();
     text += " " + std::to_string(player.trainer->step()) + "/" +
             std::to_string(player.trainer->version()) + "/" +
-            (player.fiber->done()
+            (player.is_through
                  ? "end"
                  : std::to_string(waits ? static_cast<int>(player.ready.exchange->stage) : -1));
   }
@@ -253,7 +285,7 @@ TrainerVerdict TrainerSimulation::Run() {
   OnWorkDo([this] { Point(current_); });
   uint64_t resumes = 0;
   const auto is_over = [](const Player& player) {
-    return player.is_killed || player.fiber->done();
+    return player.is_killed || player.is_through;
   };
   for (; resumes < kMostResumes && failure_.empty(); ++resumes) {
     if (std::all_of(players_.begin(), players_.end(), is_over)) break;
@@ -262,8 +294,8 @@ TrainerVerdict TrainerSimulation::Run() {
     const size_t r = rng_.Below(players_.size());
     Player& player = players_[r];
     const bool is_slow = (swarm_.slow_ranks >> r & 1) != 0 && !rng_.Percent(5);
-    if (is_over(player) || is_slow || player.stopped_until > network_.clock().Now()) continue;
-    network_.transport(Rank{static_cast<int32_t>(r)}).PollPeers();
+    if (player.is_killed || player.fiber->done() || is_slow || player.stopped_until > network_.clock().Now()) continue;
+    if (player.channels == nullptr) network_.transport(Rank{static_cast<int32_t>(r)}).PollPeers();
     current_ = static_cast<int32_t>(r);
     player.fiber->Resume();
     current_ = -1;
@@ -279,7 +311,7 @@ TrainerVerdict TrainerSimulation::Run() {
   // Calls of ranks that were killed must be run to their end, or their stacks would leak.
   closing_ = true;
   for (Player& player : players_)
-    for (auto& [from, part] : player.parts) part.port->Interrupt();
+    if (player.channels == nullptr) Interrupt(&player);
   for (Player& player : players_)
     while (!player.fiber->done()) player.fiber->Resume();
   OnWorkDo(nullptr);
@@ -287,7 +319,11 @@ TrainerVerdict TrainerSimulation::Run() {
 }
 
 TrainerVerdict RunTrainers(uint64_t seed, int32_t ranks) {
-  return TrainerSimulation(seed, ranks).Run();
+  return TrainerSimulation(seed, ranks, false).Run();
+}
+
+TrainerVerdict RunHostTrainers(uint64_t seed, int32_t ranks) {
+  return TrainerSimulation(seed, ranks, true).Run();
 }
 
 }  // namespace covey

@@ -56,6 +56,9 @@ struct TrainerVerdict {
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to five.
 TrainerVerdict RunTrainers(uint64_t seed, int32_t ranks = 0);
+// The same of ranks that share no memory: core/replicated/replica_port.h as it is shipped, over a
+// network whose messages take their time.
+TrainerVerdict RunHostTrainers(uint64_t seed, int32_t ranks = 0);
 
 }  // namespace covey
 #endif  // COVEY_TESTS_SIM_SIMULATOR_TRAINER_SIMULATION_H_

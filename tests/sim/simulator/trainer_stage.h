@@ -14,6 +14,7 @@
 #include "core/train/trainer.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
+#include "tests/sim/simulator/rank_channels.h"
 #include "tests/sim/simulator/simulated_port.h"
 #include "tests/sim/simulator/trainer_simulation.h"
 #include "tests/sim/simulator/trainer_swarm.h"
@@ -34,7 +35,8 @@ struct VirtualModel {
 
 class TrainerSimulation final : public InprocWatcher {
  public:
-  TrainerSimulation(uint64_t seed, int32_t ranks);
+  // `is_far`: ranks share no memory.
+  TrainerSimulation(uint64_t seed, int32_t ranks, bool is_far);
   TrainerVerdict Run();
 
   void OnPoint(Rank r) override { Point(ToInt(r)); }
@@ -47,11 +49,13 @@ class TrainerSimulation final : public InprocWatcher {
   struct Part {
     Payload payload{};
     uint64_t last = 0;  // no version follows it; 0: any number do
-    std::unique_ptr<SimulatedPort> port;
+    std::unique_ptr<RoundsPort> port;
     std::unique_ptr<TrainerRounds> rounds;
+    bool is_closed = false;
   };
   struct Player {
     Group group;
+    std::unique_ptr<RankChannels> channels;  // where ranks share no memory
     std::map<int64_t, Part> parts;  // by the version at which they begin
     std::unique_ptr<Trainer> trainer;
     std::unique_ptr<Fiber> fiber;
@@ -70,6 +74,7 @@ class TrainerSimulation final : public InprocWatcher {
     bool is_passing = false;    // it begins a pass
     bool has_more = false;      // its next update is with what it has withdrawn
     bool is_killed = false, has_left = false, has_ended = false;
+    bool is_through = false;  // with its script; its process lives on
   };
   // An exchange of all.
   struct Meeting {
@@ -82,13 +87,14 @@ class TrainerSimulation final : public InprocWatcher {
   void OpenParts(int32_t rank);
   void OpenPort(int32_t rank, int64_t from, Part* part);
   void OpenRounds(int32_t rank, int64_t from, Part* part);
-  static void CloseAll(Player* player);
+  std::unique_ptr<RoundsPort> NewPort(int32_t rank, RoundsPort::Bundle bundle);
+  static void Close(Part* part);
+  static void Interrupt(Player* player);
   void Point(int32_t rank);
   void Yield(int32_t rank);
   void Main(int32_t rank);
   Status Drive(int32_t rank, const std::function<Trainer::Ready()>& call);
   bool Do(int32_t rank, const Trainer::Action& action);
-  void Unpack(int32_t rank);
   void Exchange(int32_t rank);
   Status Meet(int32_t rank, const Trainer::Exchange& exchange, StageResult* result);
   void BeginPass(int32_t rank);

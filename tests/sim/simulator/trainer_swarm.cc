@@ -3,10 +3,11 @@
 namespace covey {
 namespace {
 
-std::string MethodOf(Rng* rng, Payload payload, int32_t size) {
+std::string MethodOf(Rng* rng, Payload payload, int32_t size, bool is_far) {
   constexpr const char* kAdmit[] = {"solo", "0.5", "all", "majority"};
   const std::string wait = "max_wait=" + std::to_string(100 + rng->Below(2000)) + "us";
-  const bool is_local = payload == Payload::kModel && rng->Percent(50);
+  // Between hosts local averages deltas.
+  const bool is_local = payload == Payload::kModel && rng->Percent(50) && !is_far;
   if (is_local) return "local:H=" + std::to_string(1 + rng->Below(4)) + "," + wait;
   std::string text = payload == Payload::kModel ? "wagma:" : "eager:";
   text += wait + ",grace=" + std::to_string(rng->Below(100)) + "us";
@@ -25,13 +26,13 @@ std::string MethodOf(Rng* rng, Payload payload, int32_t size) {
 
 // A warm-up before rounds of models, or rounds of models after those of gradients. Returns the step
 // at which these begin.
-uint64_t HandOver(Rng* rng, TrainerSwarm* s) {
+uint64_t HandOver(Rng* rng, TrainerSwarm* s, bool is_far) {
   if (s->payload == Payload::kModel) {
     const uint64_t at = 1 + rng->Below(s->steps);
     s->method += ",warmup_steps=" + std::to_string(at);
     return at;
   }
-  std::string next = MethodOf(rng, Payload::kModel, s->size);
+  std::string next = MethodOf(rng, Payload::kModel, s->size, is_far);
   const uint64_t at = 4 + rng->Below(s->steps);
   next.insert(next.find(':'), "@" + std::to_string(at));
   s->method += ",then=" + next;
@@ -51,7 +52,7 @@ uint64_t GoOnAfter(Rng* rng, uint64_t at, TrainerSwarm* s) {
 
 }  // namespace
 
-TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
+TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks, bool is_far) {
   TrainerSwarm s{};
   s.size = ranks > 0 ? ranks : static_cast<int32_t>(2 + rng->Below(4));
   s.steps = 2 + rng->Below(10);
@@ -61,7 +62,7 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   constexpr Payload kPayloads[] = {Payload::kGradients, Payload::kDelta, Payload::kModel};
   s.payload = kPayloads[rng->Below(3)];
   if (s.payload == Payload::kDelta) s.local_steps = static_cast<int64_t>(1 + rng->Below(3));
-  s.method = MethodOf(rng, s.payload, s.size);
+  s.method = MethodOf(rng, s.payload, s.size, is_far);
   uint64_t at = 0;  // another part begins there
   if (s.has_next) at = 4 + rng->Below(s.steps);
   if (s.has_next) s.method += ",then=allreduce@" + std::to_string(at);
@@ -78,7 +79,7 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   // Without a draw, or by others: all else is as the seed has it.
   Rng apart = *rng;
   s.hands_over = !s.has_next && s.payload != Payload::kDelta && apart.Percent(50);
-  if (s.hands_over) at = HandOver(&apart, &s);
+  if (s.hands_over) at = HandOver(&apart, &s, is_far);
   if (s.hands_over && apart.Percent(40)) at = GoOnAfter(&apart, at, &s);
   if (at > 0 && apart.Percent(30)) {
     s.end = static_cast<int64_t>(at);
@@ -93,6 +94,9 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   const bool has_gradients = s.payload == Payload::kGradients || s.hands_over;
   s.begins_passes = has_gradients && (s.steps % 2 == 0 || s.hands_over);
   s.gathers = s.goes_on && apart.Percent(50);
+  s.longest_delay = static_cast<Time>(1 + apart.Below(100)) * kMicrosecond;
+  if (apart.Percent(30)) s.longest_clog = static_cast<Time>(1 + apart.Below(3)) * kMillisecond;
+  s.refusal_percent = apart.Percent(30) ? 1 + apart.Below(30) : 0;
   return s;
 }
 

@@ -31,9 +31,12 @@ struct TrainerSwarm {
   uint64_t stops_permille;     // of resumes: a rank stops for a while
   uint64_t most_killed;
   bool begins_passes;  // ranks catch up before they compute gradients
+  // Of messages, where ranks share no memory.
+  Time longest_delay, longest_clog;
+  uint64_t refusal_percent;
 
-  // With that many ranks; 0: a few.
-  static TrainerSwarm Draw(Rng* rng, int32_t ranks);
+  // With that many ranks; 0: a few. `is_far`: they share no memory.
+  static TrainerSwarm Draw(Rng* rng, int32_t ranks, bool is_far);
   std::string ToString() const;
 };
 

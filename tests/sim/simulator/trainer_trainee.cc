@@ -25,11 +25,15 @@ void VirtualModel::Apply(const Numbers& gradients) {
 
 void TrainerSimulation::Point(int32_t rank) {
   if (closing_ || rank != current_) return;
-  if (rng_.Below(1000) < swarm_.switch_permille) Yield(rank);
+  if (rng_.Below(1000) < swarm_.switch_permille) At(rank).fiber->Yield();
 }
 
 void TrainerSimulation::Yield(int32_t rank) {
-  if (!closing_) At(rank).fiber->Yield();
+  Player& player = At(rank);
+  const bool passes = !closing_ && player.channels != nullptr;
+  if (passes && !player.channels->Pass(network_.clock().Now()))
+    Fail("6: rank " + std::to_string(rank) + " refuses a frame");
+  if (!closing_) player.fiber->Yield();
 }
 
 VirtualModel::Numbers TrainerSimulation::GradientOf(int32_t rank, int64_t step) const {
@@ -60,7 +64,10 @@ void TrainerSimulation::Main(int32_t rank) {
   }
   player.has_ended = !closing_ && !player.has_left;
   if (player.has_ended && swarm_.end < kForever) NoteEnd(rank);
-  CloseAll(&player);
+  for (auto& [from, part] : player.parts) Close(&part);
+  player.is_through = true;
+  // Others may need its vote.
+  while (!closing_ && player.channels != nullptr) Yield(rank);
 }
 
 // Steps until `until`; `count`: those that this rank has begun.
