@@ -9,7 +9,7 @@ load(":prelude.bzl", "QUICK_COPTS")
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
 # that a rare one takes few seeds, or the simulator that is to catch it: "rounds", "models",
 # "hosts" (replicas), "witnesses", "host_models", "host_silence", "pairs", "host_pairs", "windows",
-# "neighbors", "communicators", "trainers"; "plans": sim/simulator/plans.h.
+# "neighbors", "communicators", "trainers", "host_trainers"; "plans": sim/simulator/plans.h.
 _MUTANTS = dict(SETTLING_MUTANTS, **{
     "communicator_devices_are_not_compared": (
         ["core/device/communicator_registry.cc"],

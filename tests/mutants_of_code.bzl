@@ -307,6 +307,18 @@ CODE_MUTANTS = {
         ["core/replicated/replica_settlement.cc"],
         "SettlementTest.WhoHasGoneKeeps*",
     ),
+    "w10_who_has_gone_on_is_a_donor": (
+        ["core/replicated/replica.cc"],
+        "ReplicaTest.AfterTheLast*",
+    ),
+    "w29_state_serves_one_rank": (
+        ["core/replicated/replica_settlement.cc"],
+        "ReplicaTest.AfterTheLast*",
+    ),
+    "w29_taken_back_before_the_last": (
+        ["core/replicated/replica_trainer.cc"],
+        "ReplicaTest.WhatNoVersionHas*",
+    ),
 }
 
 # The tests; those in C that have a main are in mutants/c_tests.c.

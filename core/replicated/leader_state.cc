@@ -262,6 +262,7 @@ Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
   if (aggregator_.is_open() && !forming_.has_value() && !log_->uncommitted().has_value())
     settlement_.Advance(lost, LacksCommitted(), &fired_);
   // replicated-W7c: a leader that lacks committed entries fires nothing: others have read them.
+  // replicated-W29: nor is there a version after the last one.
   if (aggregator_.is_open() && !forming_.has_value() && !log_->uncommitted().has_value() &&
       log_->executed() < last_ && !LacksCommitted()) {
     std::optional<ReplicatedEntry> entry = aggregator_.Fire(hearing, now, &until);

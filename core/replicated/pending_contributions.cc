@@ -159,6 +159,7 @@ const std::byte* PendingContributions::Withdraw() {
   for (Pending& pending : pending_) {
     if (!pending.sum) continue;
     // Messages may hold what was sent.
+    // replicated-W29: all that is left.
     if (!withdrawn_)
       withdrawn_ = CountedBytes(Bytes(pending.sum.data(), pending.sum.data() + pending.sum.size()));
     else

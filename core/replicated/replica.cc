@@ -349,7 +349,8 @@ void Replica::SendAppendResponse(int32_t to) {
   // replicated-W7b: a rank has finished for the leader only when it has all its contributions.
   const bool is_early = MemberStatus{member_status_}.finished() && !pending_.AreAllSent();
   response.member_status = is_early ? member_status_ - 1 : member_status_;
-  response.applied = read_;
+  // replicated-W10: a donor has a trainer that serves, or the state that one has left.
+  response.applied = has_parted_ || has_left_ ? going_on_.state().version : read_;
   response.tries = is_early ? 0 : tries_;
   response.max_wait = max_wait_;
   response.left = has_left_;

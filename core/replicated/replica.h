@@ -322,6 +322,7 @@ class Replica final : public Versions, public EpochEnd {
   GoingOn going_on_;
   // Models: see core/partial/merge.h.
   uint64_t last_ = ~uint64_t{0};    // no version is made after it
+  bool has_parted_ = false;         // its trainer has gone on from that, and gives no snapshot
   uint64_t flushed_ = 0;            // the one that its last finish() ended with
   std::vector<std::byte> base_;     // what its work began from; empty: not known
   std::vector<std::byte> offered_;  // its progress that it has offered,

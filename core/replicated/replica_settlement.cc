@@ -62,8 +62,8 @@ bool Replica::GoOnWithout() {
 
 void Replica::Give(uint64_t applied, Bytes state) {
   // A heartbeat since then may ask for none, or for a later one: then it is kept, as is the state
-  // of a trainer that leaves.
-  const bool is_kept = !IsNamed(applied) || going_on_.WantsState(applied);
+  // of a trainer that leaves. replicated-W29: so it is after the last version.
+  const bool is_kept = !IsNamed(applied) || going_on_.WantsState(applied) || applied >= last_;
   GoingOn::State given{.version = applied, .bytes = std::move(state)};
   if (is_kept) {
     going_on_.Keep(std::move(given));

@@ -31,6 +31,7 @@ bool Replica::Withdraw(const std::byte** content) {
   // replicated-W29: before the last version is executed, versions may have it.
   if (executed() < last_) return false;
   *content = pending_.Withdraw();
+  has_parted_ = true;
   return true;
 }
 

@@ -105,6 +105,25 @@ def loads(method: str, folder: str) -> Any:
     return taken, loaded.exact, loaded.steps, loaded.reset
 
 
+def saves_though_late(folder: str) -> Dict[str, Any]:
+    """Rank 1 does fewer steps than rank 0, which waits for no other."""
+    path, method = os.path.join(folder, "late"), "eager:admit=solo,max_wait=60s"
+    model = made(method)
+    train(model, 0, 5 if hvd.rank() == 0 else 2)
+    covey.save(path, model)
+    saved = model.optimizer.version
+    model.optimizer.close()
+    other = made(method)
+    loaded = covey.load(path, other)
+    versions = [saved, loaded.version, other.optimizer.version]
+    train(other, 0, 3)
+    other.optimizer.finish(strict=True)
+    versions.append(other.optimizer.version)
+    ends = flat(other.trainable_variables)
+    other.optimizer.close()
+    return {"steps": loaded.steps, "versions": versions, "ends": ends}
+
+
 def refused(folder: str) -> List[str]:
     model = made("allreduce")
     untrained = refusal_of(lambda: covey.save(os.path.join(folder, "two"), model))
@@ -135,6 +154,13 @@ class TensorflowSaveTest(unittest.TestCase):
         for rank, seen in enumerate(pool(2).call(goes_on, "adpsgd", self.folder)):
             self.assertEqual(seen["said"], [True, 5, 7, f"rank {rank}"])
             self.assertEqual(seen["taken"], seen["saved"])
+
+    def test_a_late_rank_goes_on_from_the_step_of_the_others(self) -> None:
+        first, second = pool(2).call(saves_though_late, self.folder)
+        self.assertEqual(first, second)
+        self.assertEqual(first["steps"], 5)
+        saved, *loaded, _ = first["versions"]
+        self.assertEqual(loaded, [saved, saved])
 
     def test_another_method_begins_with_the_means(self) -> None:
         saved = pool(2).call(saves, "local:H=9", self.folder)

@@ -55,6 +55,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "host_models") return RunHostModels(seed).failure;
   if (focus == "host_silence") return RunHostSilence(seed).failure;
   if (focus == "pairs") return RunPairs(seed).failure;
+  if (focus == "host_trainers") return RunHostTrainers(seed).failure;
   if (focus == "host_pairs") return RunHostPairs(seed).failure;
   if (focus == "neighbors") return RunNeighbors(seed).failure;
   if (focus == "communicators") return RunCommunicators(seed).failure;

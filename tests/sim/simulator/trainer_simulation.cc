@@ -77,9 +77,9 @@ TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks, bool is_far)
   for (const auto& [from, part] : players_[0].parts) {
     std::vector<uint64_t> places;
     for (int32_t r = 0; r < swarm_.size; ++r)
-      places.push_back(is_far ? static_cast<uint64_t>(from) + 1
-                              : network_.transport(Rank{r}).AllocShared(
-                                    At(r).parts[from].port->BlockBytes()));
+      places.push_back(
+          is_far ? static_cast<uint64_t>(from) + 1
+                 : network_.transport(Rank{r}).AllocShared(At(r).parts[from].port->BlockBytes()));
     for (int32_t r = 0; r < swarm_.size; ++r) {
       At(r).parts[from].port->Open(places);
       if (is_far) At(r).parts[from].port->Join(At(r).channels->mux());
@@ -88,8 +88,7 @@ TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks, bool is_far)
   }
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = At(r);
-    player.trainer =
-        std::make_unique<Trainer>(method_, ViewOf(player.group), 0, false, swarm_.end);
+    player.trainer = std::make_unique<Trainer>(method_, ViewOf(player.group), 0, false, swarm_.end);
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
 }
@@ -136,8 +135,7 @@ std::unique_ptr<RoundsPort> TrainerSimulation::NewPort(int32_t rank, RoundsPort:
                                            [this, rank] { Yield(rank); });
   // As many hosts as ranks, or fewer.
   std::vector<int32_t> hosts;
-  for (int32_t r = 0; r < swarm_.size; ++r)
-    hosts.push_back(swarm_.steps % 2 == 0 ? r : r / 2);
+  for (int32_t r = 0; r < swarm_.size; ++r) hosts.push_back(swarm_.steps % 2 == 0 ? r : r / 2);
   const auto drive = [this, rank](const std::atomic<bool>& ended, Time deadline) {
     while (!ended && !closing_ && network_.clock().Now() < deadline) Yield(rank);
     if (closing_) Interrupt(&At(rank));
@@ -156,28 +154,28 @@ void TrainerSimulation::OpenPort(int32_t rank, int64_t from, Part* part) {
                        VirtualModel::kElements + 4};  // with the gap between the parameters
   part->port = NewPort(
       rank, RoundsPort::Bundle{
-          .name = "simulated",
-          .shape = {.size = swarm_.size,
-                    .log = rounds.log == kAuto ? kLog : static_cast<int32_t>(rounds.log),
-                    .hypers = plan.payload == Payload::kGradients ? 0 : 1,
-                    .models = {.group_size = static_cast<int32_t>(rounds.group_size),
-                               .sync_every = static_cast<uint64_t>(rounds.sync_every),
-                               .ending = static_cast<uint64_t>(rounds.ending),
-                               .has_deltas = plan.payload == Payload::kDelta}},
-          .layout = RoundLayout({&span, 1}, 64),
-          .options = {.self = rank,
-                      .admission = RuleOf(rounds),
-                      .max_wait = rounds.max_wait.time,
-                      .skips_ahead = rounds.skips_ahead,
-                      .average = plan.payload == Payload::kModel,
-                      .overdue = 50 * kMicrosecond,
-                      .snapshot_overdue = 200 * kMicrosecond,
-                      .kernels = &SplitKernels()}});
+                .name = "simulated",
+                .shape = {.size = swarm_.size,
+                          .log = rounds.log == kAuto ? kLog : static_cast<int32_t>(rounds.log),
+                          .hypers = plan.payload == Payload::kGradients ? 0 : 1,
+                          .models = {.group_size = static_cast<int32_t>(rounds.group_size),
+                                     .sync_every = static_cast<uint64_t>(rounds.sync_every),
+                                     .ending = static_cast<uint64_t>(rounds.ending),
+                                     .has_deltas = plan.payload == Payload::kDelta}},
+                .layout = RoundLayout({&span, 1}, 64),
+                .options = {.self = rank,
+                            .admission = RuleOf(rounds),
+                            .max_wait = rounds.max_wait.time,
+                            .skips_ahead = rounds.skips_ahead,
+                            .average = plan.payload == Payload::kModel,
+                            .overdue = 50 * kMicrosecond,
+                            .snapshot_overdue = 200 * kMicrosecond,
+                            .kernels = &SplitKernels()}});
 }
 
 void TrainerSimulation::CheckModel(int32_t rank) {
   const Player& player = At(rank);
-  if (closing_ || IsLocal(player)) return;
+  if (closing_ || IsLocal(player) || MayBeLost()) return;
   const int64_t version = player.trainer->version();
   const auto [known, is_new] = models_.emplace(version, player.model);
   if (!is_new && !(known->second == player.model))
@@ -194,6 +192,7 @@ void TrainerSimulation::CheckArrays(int32_t rank, uint64_t version) {
   if (player.is_finishing && std::memcmp(player.held.data(), all.data(), sizeof(player.held)) != 0)
     Fail("2: rank " + std::to_string(rank) +
          " ends finish() with another than the replicated model");
+  if (MayBeLost()) return;
   const auto [known, is_new] = arrays_.emplace(version, all);
   if (!is_new && known->second != all)
     Fail("1: rank " + std::to_string(rank) + " has another replicated model at version " +
@@ -284,9 +283,7 @@ std::string TrainerSimulation::Where() const {
 TrainerVerdict TrainerSimulation::Run() {
   OnWorkDo([this] { Point(current_); });
   uint64_t resumes = 0;
-  const auto is_over = [](const Player& player) {
-    return player.is_killed || player.is_through;
-  };
+  const auto is_over = [](const Player& player) { return player.is_killed || player.is_through; };
   for (; resumes < kMostResumes && failure_.empty(); ++resumes) {
     if (std::all_of(players_.begin(), players_.end(), is_over)) break;
     Strike();
@@ -294,7 +291,9 @@ TrainerVerdict TrainerSimulation::Run() {
     const size_t r = rng_.Below(players_.size());
     Player& player = players_[r];
     const bool is_slow = (swarm_.slow_ranks >> r & 1) != 0 && !rng_.Percent(5);
-    if (player.is_killed || player.fiber->done() || is_slow || player.stopped_until > network_.clock().Now()) continue;
+    if (player.is_killed || player.fiber->done() || is_slow ||
+        player.stopped_until > network_.clock().Now())
+      continue;
     if (player.channels == nullptr) network_.transport(Rank{static_cast<int32_t>(r)}).PollPeers();
     current_ = static_cast<int32_t>(r);
     player.fiber->Resume();

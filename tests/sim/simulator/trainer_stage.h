@@ -56,7 +56,7 @@ class TrainerSimulation final : public InprocWatcher {
   struct Player {
     Group group;
     std::unique_ptr<RankChannels> channels;  // where ranks share no memory
-    std::map<int64_t, Part> parts;  // by the version at which they begin
+    std::map<int64_t, Part> parts;           // by the version at which they begin
     std::unique_ptr<Trainer> trainer;
     std::unique_ptr<Fiber> fiber;
     Trainer::Ready ready;
@@ -108,6 +108,10 @@ class TrainerSimulation final : public InprocWatcher {
   void CheckArrays(int32_t rank, uint64_t version);
   bool IsOver(const Player& player) const {
     return swarm_.end < kForever && player.trainer->position().is_over;
+  }
+  // Versions that the dead alone had; without shared memory the others make them anew.
+  bool MayBeLost() const {
+    return players_[0].channels != nullptr && 2 * verdict_.killed >= players_.size();
   }
   // The next step, or the one under way, has an update of its rank's own.
   bool IsLocal(const Player& player) const {

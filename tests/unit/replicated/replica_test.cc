@@ -273,5 +273,69 @@ TEST_F(ReplicaTest, AFinishEndsWithoutALeader) {
   EXPECT_EQ(replica(1).executed(), replica(2).executed());
 }
 
+// replicated-W29.
+TEST_F(ReplicaTest, WhatNoVersionHasIsTakenBackAfterTheLast) {
+  Open(3);
+  for (const int32_t rank : {0, 1, 2}) replica(rank).EndWith(3);
+  TrainTo(2, {0, 1, 2});
+  Stop(2);
+  TrainTo(3, {0, 1});
+  Publish(0);
+  Publish(0);
+  GoOn(2);
+  Publish(2);
+  const std::byte* content = nullptr;
+  EXPECT_FALSE(replica(2).Withdraw(&content));  // it may be in version 3
+  Ticks(20);
+  for (const int32_t rank : {0, 1, 2}) EXPECT_EQ(replica(rank).executed(), 3u) << rank;
+  for (const auto& [rank, steps] : {std::pair(0, 2), std::pair(1, 0), std::pair(2, 1)}) {
+    ASSERT_TRUE(replica(rank).Withdraw(&content));
+    int64_t sum = 0;
+    if (content != nullptr) std::memcpy(&sum, content, sizeof(sum));
+    EXPECT_EQ(sum, steps) << rank;
+    ASSERT_TRUE(replica(rank).Withdraw(&content));
+    EXPECT_EQ(content, nullptr) << rank;
+  }
+  // Nothing is left for others.
+  for (const int32_t rank : {0, 1, 2}) Leave(rank);
+  Ticks(20);
+  for (const int32_t rank : {0, 1, 2}) EXPECT_TRUE(replica(rank).has_departed()) << rank;
+}
+
+// Ranks that go on from the last version: one gives the state there when it is asked, and keeps it;
+// the other gives none.
+TEST_F(ReplicaTest, AfterTheLastVersionAStateServesEachRankThatComes) {
+  constexpr uint64_t kLast = 6;
+  Open(4, 1);
+  for (const int32_t rank : {0, 1, 2, 3}) replica(rank).EndWith(kLast);
+  TrainTo(1, {0, 1, 2, 3});
+  Stop(2);
+  Stop(3);
+  TrainTo(kLast, {0, 1});
+  const std::byte* content = nullptr;
+  for (const int32_t rank : {0, 1})
+    for (uint64_t version = 1; version <= kLast; ++version)
+      replica(rank).Read(version, {}, nullptr);
+  ASSERT_TRUE(replica(1).Withdraw(&content));
+  Replica::Snapshot snapshot;
+  for (const int32_t rank : {2, 3}) {
+    GoOn(rank);
+    Ticks(4);
+    ASSERT_EQ(replica(rank).Read(2, {}, nullptr), Found::kGone);
+    ASSERT_FALSE(replica(rank).RequestSnapshot(&snapshot));
+    Ticks(4);
+    if (rank == 2) {
+      ASSERT_TRUE(replica(0).IsAsked(kLast, now_));
+      replica(0).Give(kLast, Bytes(8));
+      ASSERT_TRUE(replica(0).Withdraw(&content));
+    }
+    Ticks(4);
+    ASSERT_TRUE(replica(rank).RequestSnapshot(&snapshot)) << rank;
+    EXPECT_EQ(snapshot.version, kLast);
+    EXPECT_EQ(snapshot.from, 0);
+    ASSERT_TRUE(replica(rank).Withdraw(&content));  // it goes on, too
+  }
+}
+
 }  // namespace
 }  // namespace covey
