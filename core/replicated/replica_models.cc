@@ -36,7 +36,8 @@ const ReplicatedEntry& Replica::EntryFor(uint64_t version, uint64_t step) const 
 
 void Replica::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
   const Contributions::Pending* own = pending_.model();
-  CHECK(own != nullptr || IsSettled(), "a rank merges what it has published");
+  // replicated-W27: all that it had may be dropped, and a later version be the last by now.
+  CHECK(own != nullptr || IsSettled() || dropped() > 0, "a rank merges what it has published");
   const uint64_t step = own == nullptr ? 0 : own->content.last;
   if (log_.executed() == 0) return KeepOwn(to, merged);
   const ReplicatedEntry& entry = EntryFor(version, step);
@@ -65,7 +66,7 @@ void Replica::Merge(uint64_t version, std::span<void* const> to, Merged* merged)
 
 // The rank has given up in finish() before there was any version: its own model stands.
 void Replica::KeepOwn(std::span<void* const> to, Merged* merged) {
-  const std::byte* own = pending_.model()->sum.data();
+  const std::byte* own = pending_.model() == nullptr ? open() : pending_.model()->sum.data();
   for (size_t i = 0; i < to.size(); ++i)
     if (to[i] != nullptr)
       std::memcpy(to[i], own + layout_.offsets_bytes()[i], layout_.lengths_bytes()[i]);

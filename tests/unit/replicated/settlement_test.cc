@@ -286,6 +286,28 @@ TEST_F(SettlementTest, WhoComesLaterTakesTheMean) {
   }
 }
 
+// Models: all that it had was dropped, and the settled version is not the last any more.
+TEST_F(SettlementTest, WhoseStepsAreAllDroppedTakesALaterMean) {
+  Open(3, 100, {}, {.group_size = 3, .sync_every = 1000});
+  TrainTo(2, {0, 1});
+  GiveUp({0, 1});
+  GoOnWithout({0, 1});
+  const uint64_t settled = replica(0).executed();
+  Ticks(5);
+  const int64_t other = 1000;
+  std::memcpy(replica(2).open(), &other, sizeof(other));
+  replica(2).Publish({});
+  ASSERT_EQ(replica(2).dropped(), 1u);
+  replica(2).Finish();
+  TrainTo(settled + 1, {0, 1});
+  for (const int32_t rank : {0, 1}) replica(rank).Finish();
+  Await([&] { return replica(2).IsFlushed(); }, "all have finished");
+  ASSERT_FALSE(replica(2).IsSettled());
+  Merged merged;
+  EXPECT_EQ(Merge(2, replica(2).executed(), &merged), 1);
+  EXPECT_GT(merged.version, settled);
+}
+
 // Models: until a majority knows of it, a later leader may have a mean that its model is in.
 TEST_F(SettlementTest, TheMeanIsTakenOnceAMajorityKnows) {
   Open(5, 100, {}, {.group_size = 5, .sync_every = 1000});
