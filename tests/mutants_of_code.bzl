@@ -311,6 +311,10 @@ CODE_MUTANTS = {
         ["core/replicated/replica.cc"],
         "ReplicaTest.AfterTheLast*",
     ),
+    "w29_state_comes_before_its_log": (
+        ["core/replicated/replica_trainer.cc"],
+        "ReplicaTest.AfterTheLast*",
+    ),
     "w29_state_serves_one_rank": (
         ["core/replicated/replica_settlement.cc"],
         "ReplicaTest.AfterTheLast*",

@@ -98,7 +98,9 @@ bool Replica::IsAnyInNeed() const {
 
 bool Replica::RequestSnapshot(Snapshot* snapshot) {
   const uint64_t lowest = std::max(read_ + 1, log_.first() - 1);
-  if (snapshot_.version >= lowest) {
+  // replicated-W29: the log says first which of this rank's contributions are in the last version.
+  const bool is_whole = snapshot_.version < last_ || executed() >= last_;
+  if (snapshot_.version >= lowest && is_whole) {
     *snapshot = std::exchange(snapshot_, {});
     read_ = snapshot->version;
     // partial-W8a: the last version says whether it is overdue. If not, its late steps wait for no

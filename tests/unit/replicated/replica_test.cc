@@ -337,5 +337,35 @@ TEST_F(ReplicaTest, AfterTheLastVersionAStateServesEachRankThatComes) {
   }
 }
 
+// The state comes from another rank than what the leader has to say.
+TEST_F(ReplicaTest, AfterTheLastVersionAStateWaitsForItsLog) {
+  constexpr uint64_t kLast = 6;
+  Open(3, 1);
+  for (const int32_t rank : {0, 1, 2}) replica(rank).EndWith(kLast);
+  TrainTo(1, {0, 1, 2});
+  Stop(2);
+  TrainTo(kLast, {0, 1});
+  for (const int32_t rank : {0, 1})
+    for (uint64_t version = 1; version <= kLast; ++version)
+      replica(rank).Read(version, {}, nullptr);
+  const std::byte* content = nullptr;
+  ASSERT_TRUE(replica(0).Withdraw(&content));  // the leader leaves no state
+  Ticks(2);
+  Cut({{0, 2}});
+  GoOn(2);
+  Replica::Snapshot snapshot;
+  ASSERT_FALSE(replica(2).RequestSnapshot(&snapshot));
+  Ticks(3);
+  ASSERT_TRUE(replica(1).IsAsked(kLast, now_));
+  replica(1).Give(kLast, Bytes(8));
+  Ticks(3);
+  EXPECT_FALSE(replica(2).RequestSnapshot(&snapshot));
+  Cut({});
+  Ticks(3);
+  ASSERT_TRUE(replica(2).RequestSnapshot(&snapshot));
+  EXPECT_EQ(snapshot.version, kLast);
+  EXPECT_TRUE(replica(2).Withdraw(&content));
+}
+
 }  // namespace
 }  // namespace covey
