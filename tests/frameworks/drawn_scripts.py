@@ -38,6 +38,9 @@ METHODS = (
     "adpsgd:max_wait={}", "swarm:H=2,max_wait={}", "swarm:H=3,codec=lattice@8,max_wait={}",
     "eager:max_wait={},then=local@7:max_wait={}", "wagma:max_wait={},then=adpsgd@9:max_wait={}",
     "local:H=2,max_wait={},then=allreduce@8:max_wait={}", "swarm:max_wait={},then=eager@6",
+    "wagma:warmup_steps=5,max_wait={}", "eager:max_wait={},then=wagma@6:max_wait={}",
+    "local:H=2,warmup_steps=4,max_wait={}", "diloco:H=2,warmup_steps=4,max_wait={}",
+    "wagma:S=1,warmup_steps=3,max_wait={},then=eager@9:max_wait={}",
 )  # fmt: skip
 Line = Tuple[str, int]
 End = Tuple[str, str, int]
