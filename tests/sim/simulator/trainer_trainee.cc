@@ -105,7 +105,9 @@ void TrainerSimulation::Train(int32_t rank, int64_t until, int64_t* count) {
 // A call has ended so, for the `tries`-th time.
 void TrainerSimulation::LeaveAfter(int32_t rank, const Status& status, uint64_t tries) {
   const bool has_end = swarm_.end < kForever;  // then it is patient
-  const bool gives_up = tries > kMostTimeouts && !has_end;
+  // It may lack versions that the dead alone had, and is told so.
+  if (MayBeLost()) Yield(rank);
+  const bool gives_up = tries > kMostTimeouts && (!has_end || MayBeLost());
   const bool is_seeking = gives_up && At(rank).stage == Stage::kSeek;
   const bool finds_none = is_seeking || status.code() == StatusCode::kExhausted;
   const bool are_there =
