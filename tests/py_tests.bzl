@@ -73,6 +73,7 @@ _PY_OPS = {name: ops for ops, names in {
         "frameworks/mixed_codec",
         "frameworks/optimizer_rules",
         "frameworks/tensorflow_neighbors",
+        "frameworks/tensorflow_scripts",
         "frameworks/tensorflow_trainer",
         "parallel/experiments_codec",
     ],

@@ -70,6 +70,10 @@ _CC_DEPS = {
     "sim/host_models": _SIMULATED,
     "sim/host_pairs": _SIMULATED + ["//ops/codecs"],
     "sim/host_silence": _SIMULATED,
+    "sim/host_trainer_pairs": _SIMULATED + [
+        "//ops/codecs",
+        "//ops/methods",
+    ],
     "sim/host_trainers": _SIMULATED + [
         "//ops/codecs",
         "//ops/methods",

@@ -35,6 +35,9 @@ struct TrainerPairsVerdict {
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to six.
 TrainerPairsVerdict RunTrainersInPairs(uint64_t seed, int32_t ranks = 0);
+// The same of ranks on several hosts: core/gossip/hosts_port.h and core/replicated/replica_port.h
+// as they are shipped, over a network whose messages take their time.
+TrainerPairsVerdict RunHostTrainersInPairs(uint64_t seed, int32_t ranks = 0);
 
 }  // namespace covey
 #endif  // COVEY_TESTS_SIM_SIMULATOR_TRAINER_PAIRS_SIMULATION_H_

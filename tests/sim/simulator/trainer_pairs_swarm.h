@@ -20,6 +20,10 @@ struct TrainerPairsSwarm {
   uint64_t switch_permille = 0, refusals_permille = 0, stops_permille = 0, looks_percent = 0;
   uint64_t slow_ranks = 0;  // bit r: runs rarely
   uint64_t most_killed = 0;
+  // Where ranks are on several hosts: each but the last has so many. Of messages.
+  int32_t per_host = 1;
+  Time longest_delay = 0, longest_clog = 0;
+  uint64_t refusal_percent = 0;
 
   // With that many ranks; 0: a few.
   TrainerPairsSwarm(Rng* rng, int32_t ranks) {
@@ -44,6 +48,11 @@ struct TrainerPairsSwarm {
     if (rng->Percent(50)) looks_percent = 30;
     if (rng->Percent(50)) slow_ranks = rng->Next() & rng->Next();
     if (rng->Percent(30)) most_killed = rng->Below(static_cast<uint64_t>(size));
+    Rng apart = *rng;
+    per_host = static_cast<int32_t>(1 + apart.Below(static_cast<uint64_t>(size - 1)));
+    longest_delay = static_cast<Time>(1 + apart.Below(200)) * kMicrosecond;
+    if (apart.Percent(30)) longest_clog = static_cast<Time>(1 + apart.Below(3)) * kMillisecond;
+    if (apart.Percent(30)) refusal_percent = 20;
   }
 
   std::string ToString() const {
