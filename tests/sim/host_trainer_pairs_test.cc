@@ -12,7 +12,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kSeeds = kIsSanitized ? 40 : 600;
+constexpr uint64_t kSeeds = kIsSanitized ? 200 : 600;
 
 TEST(HostTrainerPairsTest, EverythingHolds) {
   using V = TrainerPairsVerdict;

@@ -13,7 +13,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kSeeds = kIsSanitized ? 60 : 1200;
+constexpr uint64_t kSeeds = kIsSanitized ? 300 : 1200;
 
 TEST(HostTrainersTest, EverythingHolds) {
   using V = TrainerVerdict;
