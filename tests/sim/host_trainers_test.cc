@@ -39,7 +39,7 @@ TEST(HostTrainersTest, EverythingHolds) {
             {"ranks that went on to rounds of models", &V::handed_over, 5},
             {"though one was overdue", &V::handed_late},
             {"in finish()", &V::handed_in_finish},
-            {"before a step", &V::handed_in_pass},
+            {"before a step", &V::handed_in_pass, 200},
             {"contributions withdrawn", &V::withdrawn},
             {"states left behind", &V::left_states},
             {"and found", &V::found_states, 0},
