@@ -1,6 +1,5 @@
-// Whatever ranks on several hosts stop, die, dawdle or fail to do wherever, and however long their
-// messages take: models are equal at equal version, every gradient counts once, and each rank comes
-// to the end of its training.
+// Trainings between hosts, with faults and slow messages: models are equal at equal version, every
+// gradient counts once, and each rank comes to the end of its training.
 //
 // Method: seeds of the simulator of trainers (tests/sim/simulator/trainer_simulation.h says what is
 // checked), over replicas. SIM_SEED=N bazel run //tests:sim/host_trainers_test repeats one;

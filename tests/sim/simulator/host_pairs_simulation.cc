@@ -9,7 +9,6 @@
 
 #include "core/base/check.h"
 #include "core/gossip/hosts_port.h"
-#include "core/replicated/fragmenter.h"
 #include "core/replicated/replica_port.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
@@ -17,6 +16,7 @@
 #include "tests/sim/simulator/learnt_models.h"
 #include "tests/sim/simulator/mailed_transport.h"
 #include "tests/sim/simulator/pair_swarm.h"
+#include "tests/sim/simulator/rank_channels.h"
 #include "tests/sim/simulator/split_kernels.h"
 
 namespace covey {
@@ -44,7 +44,7 @@ class HostPairsSimulation final : public InprocWatcher {
   struct Player {
     Group group;
     std::unique_ptr<Transport> transport;
-    std::unique_ptr<ChannelMux> channels;
+    std::unique_ptr<RankChannels> channels;
     std::unique_ptr<ReplicaPort> means;
     std::unique_ptr<HostsPort> port;
     std::unique_ptr<Fiber> fiber;
@@ -119,8 +119,8 @@ HostPairsSimulation::HostPairsSimulation(uint64_t seed, int32_t ranks)
     Player& player = At(r);
     player.means->Open({kMeans});
     player.port->Open(places, kOffers, player.means.get());
-    player.means->Join(player.channels.get());
-    player.port->Join(player.channels.get());
+    player.means->Join(player.channels->mux());
+    player.port->Join(player.channels->mux());
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
 }
@@ -131,7 +131,7 @@ void HostPairsSimulation::Open(int32_t rank) {
       OpenMailedTransport(&network_, Rank{rank}, swarm_.per_host,
                           {.arena_bytes = kRegionBytes, .put_bytes = 64}, &player.transport);
   CHECK(opened.ok(), opened.message().c_str());
-  player.channels = std::make_unique<ChannelMux>(player.transport.get());
+  player.channels = std::make_unique<RankChannels>(player.transport.get());
   for (int32_t r = 0; r < swarm_.size; ++r) player.group.members.push_back(Rank{r});
   player.group.my_index = GroupIndex{rank};
   std::vector<RoundSpan> spans{{DType::kF64, kElements}};
@@ -165,19 +165,9 @@ void HostPairsSimulation::Open(int32_t rank) {
 
 // ---- Inside a fiber -----------------------------------------------------------------------------
 
-// One pass of the thread that drives a runtime.
 void HostPairsSimulation::Pass(int32_t rank) {
-  Player& player = At(rank);
-  const Time now = network_.clock().Now();
-  Rank from = kNoRank;
-  Bytes frame;
-  while (!closing_ && player.transport->TryReceive(&from, &frame))
-    if (Fragmenter::IsFrame(frame) && !player.channels->OnFrame(from, std::move(frame), now))
-      Fail("4: rank " + std::to_string(rank) + " refuses a frame");
-  if (closing_) return;
-  for (const PeerLoss& loss : player.transport->PollPeers()) player.channels->OnLoss(loss.rank);
-  bool moved = false;
-  player.channels->Advance(now, &moved);
+  if (!closing_ && !At(rank).channels->Pass(network_.clock().Now()))
+    Fail("4: rank " + std::to_string(rank) + " refuses a frame");
 }
 
 void HostPairsSimulation::Main(int32_t rank) {

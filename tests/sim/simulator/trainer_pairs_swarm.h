@@ -20,7 +20,8 @@ struct TrainerPairsSwarm {
   uint64_t switch_permille = 0, refusals_permille = 0, stops_permille = 0, looks_percent = 0;
   uint64_t slow_ranks = 0;  // bit r: runs rarely
   uint64_t most_killed = 0;
-  // Where ranks are on several hosts: each but the last has so many. Of messages.
+  // Where ranks are on several hosts: how many each host but the last has, and the network's faults
+  // (InprocNetwork::Options).
   int32_t per_host = 1;
   Time longest_delay = 0, longest_clog = 0;
   uint64_t refusal_percent = 0;

@@ -57,7 +57,7 @@ void TrainerPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
   CheckEqual(player, swarm_.epochs + number);
 }
 
-// Ends an epoch: repeats finish(), or with `settles` the call before a checkpoint (train-T17).
+// Ends an epoch by finish(), or by settle() as before a checkpoint, again after each timeout.
 // Returns true once it has returned Ok, and false if the simulation ends or fails first.
 bool TrainerPairsSimulation::Gather(int32_t rank, bool settles) {
   Player& player = At(rank);

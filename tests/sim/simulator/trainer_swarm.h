@@ -31,7 +31,7 @@ struct TrainerSwarm {
   uint64_t stops_permille;     // of resumes: a rank stops for a while
   uint64_t most_killed;
   bool begins_passes;  // ranks catch up before they compute gradients
-  // Of messages, where ranks share no memory.
+  // The network's, where ranks share no memory: see InprocNetwork::Options.
   Time longest_delay, longest_clog;
   uint64_t refusal_percent;
 

@@ -105,7 +105,7 @@ void TrainerSimulation::Train(int32_t rank, int64_t until, int64_t* count) {
 // A call has ended so, for the `tries`-th time.
 void TrainerSimulation::LeaveAfter(int32_t rank, const Status& status, uint64_t tries) {
   const bool has_end = swarm_.end < kForever;  // then it is patient
-  // It may lack versions that the dead alone had, and is told so.
+  // Only killed ranks may have had the next version: each call fails at once then.
   if (MayBeLost()) Yield(rank);
   const bool gives_up = tries > kMostTimeouts && (!has_end || MayBeLost());
   const bool is_seeking = gives_up && At(rank).stage == Stage::kSeek;
