@@ -123,6 +123,10 @@ CODE_MUTANTS = {
     "p16_asks_again": (["core/gossip/far_looks.cc"], "FarLooksTest.*"),
     "p16_shows_models_of_long_ago": (["core/gossip/far_looks.cc"], "FarLooksTest.*"),
     "p17_offers_where_a_model_is_to_come": (["core/gossip/far_pairs.cc"], "FarPairsTest.*"),
+    "p18_end_of_pairs_counts_as_any": (
+        ["core/gossip/pairs_port.cc"],
+        "TrainerPairsTest.AllLeave*",
+    ),
     "p18_epoch_ends_a_later_finish": (
         ["core/gossip/gossip_port.cc"],
         "TrainerPairsTest.FinishesAreCounted",
@@ -215,8 +219,13 @@ CODE_MUTANTS = {
     "train_pass_waits_for_any_version": (["core/train/pass_clock.cc"], "PassClockTest.*"),
     "train_momenta_stay_apart": (["core/train/trainer.cc"], "TrainerPartsTest.StateIsAveraged*"),
     "train_residual_is_lost": (["core/engine/trainer_codec.cc"], "TrainerCodecTest.*"),
+    "train_pass_ends_pairs": (["core/train/trainer_parts.cc"], "TrainerPartsTest.APassEnds*"),
+    "train_settle_goes_on_as_a_finish": (
+        ["core/train/trainer.cc"],
+        "TrainerHandoverTest.ASettle*",
+    ),
     "train_settle_takes_the_mean": (
-        ["core/train/trainer_position.cc"],
+        ["core/train/trainer.cc"],
         "TrainerPairsTest.WhatRanksHold*",
     ),
     "train_copy_stays_in_the_next_step": (

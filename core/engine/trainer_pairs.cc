@@ -34,7 +34,7 @@ bool TrainerPairs::Perform(const Trainer::Exchange& exchange, Time deadline, Sta
     }
     case Stage::kMean:
       TakeBack();
-      *status = options_.port->Finish(spans_, deadline);
+      *status = options_.port->Finish(spans_, deadline, exchange.ends_part);
       // With a peer max_wait is over.
       return status->code() != StatusCode::kTimeout || status->peer() != kNoRank;
     case Stage::kSettle:

@@ -65,6 +65,9 @@ enum class MemberState : uint8_t {
   kLeaves = 4,    // it had finished, and would rather train on: the barrier says whether it may
 };
 struct MemberWord {
+  // The number of a member's last finish, above all others.
+  static constexpr uint64_t kLastTimes = (uint64_t{1} << 29) - 1;
+
   MemberState state = MemberState::kRuns;
   uint64_t epoch = 0;
   uint64_t times = 0;  // it has finished with that number (gossip-P18); unless it runs
@@ -73,7 +76,7 @@ struct MemberWord {
   static MemberWord Of(uint64_t word) {
     return {.state = static_cast<MemberState>(word & 7),
             .epoch = word >> 32,
-            .times = word >> 3 & ((uint64_t{1} << 29) - 1)};
+            .times = word >> 3 & kLastTimes};
   }
 };
 

@@ -38,6 +38,12 @@ void PairsPort::GoOn(std::span<void* const> model) {
   barrier_.Enter(Phase::kTrains, clock_->Now());
 }
 
+Status PairsPort::Finish(std::span<void* const> model, Time deadline, bool is_last) {
+  // gossip-P18: it does not end with a finish after which others train on here.
+  if (is_last) times_ = MemberWord::kLastTimes;
+  return Gather(model, deadline, Result::kMean);
+}
+
 bool PairsPort::GoOnWithout(std::span<void* const> model) {
   // gossip-P18: a finish that comes now is another one.
   LeaveFinish();

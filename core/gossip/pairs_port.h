@@ -79,10 +79,9 @@ class PairsPort {
   // Waits until all that live have finished as often (gossip-P18); then `model` is the mean of all,
   // the same bits on each rank, and all may train on. kTimeout: the deadline is over, and it goes
   // on when called again; with a peer: max_wait is, the message names the missing ranks, and
-  // `model` is this rank's own.
-  Status Finish(std::span<void* const> model, Time deadline) {
-    return Gather(model, deadline, Result::kMean);
-  }
+  // `model` is this rank's own. `is_last`: this rank leaves afterwards; all that live have come to
+  // their last one then.
+  Status Finish(std::span<void* const> model, Time deadline, bool is_last = false);
   // The same, but `model` is this rank's own then: all its steps, with what others have made of it.
   Status Settle(std::span<void* const> model, Time deadline) {
     return Gather(model, deadline, Result::kOwn);

@@ -72,8 +72,12 @@ std::vector<Stage> Trainer::StepStages(Time now) const {
 }
 
 std::vector<Stage> Trainer::FinishStages() const {
+  const bool settles = end_ == End::kSettle;
   if (rounds_.has_value()) return rounds_->FinishStages();
-  if (pairs_.has_value()) return pairs_->FinishStages();
+  // train-T17: a checkpoint of pairs is of each rank's own model.
+  if (pairs_.has_value()) return settles ? pairs_->SettleStages() : pairs_->FinishStages();
+  // train-T17: where all wait for the gradients or models of all there is nothing to settle.
+  if (settles) return {};
   return {Stage::kAgree};
 }
 
@@ -98,7 +102,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
     return EndWith(Status(StatusCode::kNotFinite, unfit));
   unfit_ = unfit;
   if (takes_anew) return Enter(now);
-  is_strict_ = true;
+  end_ = End::kStrict;
   return Begin(StepStages(now), false, now);
 }
 
@@ -110,7 +114,7 @@ Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
                           " has not come to its end: call step() again before finish()");
   const bool waits = phase_ == Phase::kExchange && is_finish_;
   if (!is_halted && !waits && phase_ != Phase::kIdle) return Ready::Refused("a step is under way");
-  is_strict_ = strict;
+  end_ = strict ? End::kStrict : End::kGoesOn;
   if (waits) return WaitOn();
   if (is_halted) return GoOn(Stage::kMean, now);
   unfit_.clear();
@@ -164,6 +168,7 @@ Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
       stage == Stage::kReduce || (stage == Stage::kPublish && !handover_.has_more);
   if (is_given || stage == Stage::kGoOn || stage == Stage::kSeenMean) exchange.unfit = unfit_;
   exchange.part = stage == Stage::kRelease ? handover_.past : part();
+  exchange.ends_part = stage == Stage::kMean && !is_finish_;
   if (rounds_.has_value()) {
     exchange.applied = rounds_->applied();
     exchange.is_last = rounds_->is_finishing();
@@ -233,7 +238,7 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   if (stage == Stage::kHandOver && status.ok()) HandOver(result);
   if (status.ok()) return Next(now);
   const bool ends_wait = stage == Stage::kFlush || stage == Stage::kMeet;
-  const bool may_go_on = !is_strict_ && rounds_->MayGoOnWithout();
+  const bool may_go_on = end_ == End::kGoesOn && rounds_->MayGoOnWithout();
   if (ends_wait && may_go_on && status.code() == StatusCode::kTimeout) {
     unfit_ = status.message();
     stages_.resize(at_ + 1);

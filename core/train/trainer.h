@@ -83,6 +83,7 @@ class Trainer {
     uint64_t version = 0;     // kAwait, kRead, kMerge: this one
     int64_t steps = 0;        // kPublish, kOfferAgain of models: that this rank has done
     bool is_last = false;     // kAdopt: of a finish(), when all that counts is in versions
+    bool ends_part = false;   // kMean: this rank leaves the pairs after it
     bool is_whole = false;    // kAverage: nothing is left out by a codec
     bool may_end = false;     // kRead: members may go on elsewhere with this version
   };
@@ -176,6 +177,8 @@ class Trainer {
 
  private:
   enum class Phase : uint8_t { kIdle, kExchange, kAction, kHalted };
+  // A finish() that waits for all, one that may go on without some, a settle().
+  enum class End : uint8_t { kStrict, kGoesOn, kSettle };
 
   Ready Begin(std::vector<Stage> stages, bool is_finish, Time now);
   Ready Enter(Time now);
@@ -219,7 +222,7 @@ class Trainer {
   bool is_finish_ = false, is_pass_ = false;  // the call under way; neither: a step
   bool is_updated_ = false;                   // the step's UPDATE was done
   bool is_published_ = false;                 // its gradients were
-  bool is_strict_ = true;                     // finish()
+  End end_ = End::kStrict;                    // of finish()
   // The other members were met when all that counts was in versions; this one has left rounds, at
   // their end.
   bool has_met_ = false, has_left_ = false;

@@ -80,8 +80,8 @@ void Trainer::EndPart() {
     if (is_ended || (!is_to_meet && rounds_->IsOver()))
       Insert(LeaveStages(*rounds_, options_.vacates));
   }
-  // train-T13: all members of pairs begin the next part with the mean of all.
-  const bool is_in_pairs = pairs_.has_value() && !is_finish_ && !is_last;
+  // train-T13: all members of pairs begin the next part with the mean of all. A pass ends no step.
+  const bool is_in_pairs = pairs_.has_value() && !is_finish_ && !is_pass_ && !is_last;
   if (at_ == stages_.size() && is_in_pairs && pairs_->IsLast(step_)) {
     Insert(pairs_->FinishStages());
     stages_.push_back(Stage::kQuit);
@@ -89,7 +89,8 @@ void Trainer::EndPart() {
     stages_.insert(stages_.end(), state.begin(), state.end());
   }
   if (at_ == stages_.size() && is_finish_ && std::exchange(has_left_, false)) {
-    // train-T7: a member that has left the rounds in a step comes to finish() in the next part.
+    // train-T7: a member that has left the rounds in a step comes to finish() in the next part,
+    // train-T17: or to settle(), by which members must do the same there.
     BeginPart();
     Insert(FinishStages());
   }
@@ -106,7 +107,7 @@ void Trainer::EndPart() {
 
 Trainer::Ready Trainer::OnPairsEnd(const Status& status, const StageResult& result, Time now) {
   const Stage stage = stages_[at_];
-  const bool goes_on = !is_strict_ && is_finish_ && status.code() == StatusCode::kTimeout;
+  const bool goes_on = end_ == End::kGoesOn && is_finish_ && status.code() == StatusCode::kTimeout;
   if (goes_on) {
     unfit_ = status.message();
     stages_.resize(at_ + 1);

@@ -27,16 +27,19 @@ Trainer::Ready Trainer::OnSettle(Time now) {
   if (is_other) return Ready::Refused("finish() is under way");
   const bool begins = phase_ == Phase::kIdle && pairs_.has_value();
   if (begins) {
-    is_strict_ = true;
+    end_ = End::kSettle;
     // train-T17: nothing that a rank has learnt is with another one, or in flight, afterwards.
-    return Begin(pairs_->SettleStages(), true, now);
+    return Begin(FinishStages(), true, now);
   }
   if (phase_ == Phase::kHalted && is_finish_ && pairs_.has_value()) {
-    is_strict_ = true;
+    end_ = End::kSettle;
     return GoOn(Stage::kSettle, now);
   }
   const bool is_any = rounds_.has_value() || phase_ != Phase::kIdle;
-  return is_any ? OnFinish(true, now) : EndWith(Status::Ok());
+  if (!is_any) return EndWith(Status::Ok());
+  const Ready ready = OnFinish(true, now);
+  end_ = End::kSettle;
+  return ready;
 }
 
 // A finish(), or a settle(), that has halted. Ranks of pairs that wait in vain for one of them may

@@ -224,6 +224,8 @@ TEST(HostsPairsTest, AFinishAgainAtOnceIsCounted) {
   ModelAfterTwoFinishes(kTwo, "adpsgd:max_wait=30ms", false);
 }
 
+TEST(HostsPairsTest, AllLeavePairsWithOneModel) { CheckTheEndOfPairs(kTwo); }
+
 TEST(HostsPairsTest, AFinishOfRoundsAgainAtOnceIsCounted) {
   ModelAfterTwoFinishes(kTwo, "local:H=1,max_wait=30ms", false);
 }

@@ -83,6 +83,36 @@ inline void CheckALateStep(const Place& place, const char* method) {
     EXPECT_EQ(held[0][epoch], held[1][epoch]) << method << ", epoch " << epoch;
 }
 
+// Pairs of two ranks end with step 3. Each waits for the other one in its first finish() in vain, and
+// trains on: rank 0 to the end of the pairs, rank 1 to its second finish(). Both leave the pairs
+// with one model.
+inline void CheckTheEndOfPairs(const Place& place) {
+  std::atomic<bool> has_trained_on{false}, is_at_end{false};
+  double held[2] = {};
+  RunRanks(place, [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("adpsgd:max_wait=30ms,then=allreduce@3"), COVEY_OK)
+        << adapter.error.message;
+    ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
+    while (rank == 0 && !has_trained_on) std::this_thread::yield();
+    ASSERT_EQ(adapter.Finish(), COVEY_TIMEOUT);
+    ASSERT_EQ(adapter.Step(1), COVEY_OK) << adapter.error.message;
+    if (rank == 1) has_trained_on = true;
+    while (rank == 1 && !is_at_end) std::this_thread::yield();
+    const covey_code again = rank == 1 ? adapter.Finish() : COVEY_OK;
+    ASSERT_EQ(again, COVEY_OK) << adapter.error.message;
+    covey_code code = COVEY_TIMEOUT;
+    while (code == COVEY_TIMEOUT) {
+      code = adapter.Step(2);
+      if (rank == 0 && code == COVEY_TIMEOUT) is_at_end = true;
+    }
+    ASSERT_EQ(code, COVEY_OK) << adapter.error.message;
+    held[rank] = adapter.model[1][0];
+  });
+  EXPECT_EQ(held[0], held[1]);
+  EXPECT_NEAR(held[0], MeanOf(2, 3), 1e-6);
+}
+
 // The number `key` in a JSON text; UINT64_MAX: there is none.
 inline uint64_t CountOf(const std::string& json, const std::string& key) {
   const size_t at = json.find("\"" + key + "\":");

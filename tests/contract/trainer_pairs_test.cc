@@ -184,6 +184,8 @@ TEST(TrainerPairsTest, AFinishAgainAtOnceIsCounted) {
   ModelAfterTwoFinishes(Place{2, ""}, "adpsgd:max_wait=30ms", false);
 }
 
+TEST(TrainerPairsTest, AllLeavePairsWithOneModel) { CheckTheEndOfPairs(Place{2, ""}); }
+
 TEST(TrainerPairsTest, AnyRankLooksAtAnyOtherAlone) {
   std::barrier all(3);
   RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {

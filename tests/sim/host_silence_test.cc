@@ -17,7 +17,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kSeeds = kIsSanitized ? 1 : 12;  // of each method and fault
+constexpr uint64_t kSeeds = kIsSanitized ? 1 : 6;  // of each method and fault
 constexpr double kPerSecond = 1.0 / static_cast<double>(kSecond);
 
 uint64_t Number(const char* name, uint64_t otherwise) {
@@ -30,7 +30,7 @@ class HostSilenceTest : public testing::TestWithParam<std::tuple<SilentMethod, S
 TEST_P(HostSilenceTest, CostsOthersMaxWaitAndAStep) {
   const auto [method, fault] = GetParam();
   const uint64_t only = Number("SIM_SEED", 0),
-                 many = kSeeds * (std::getenv("TEST_SLOW") == nullptr ? 1 : 30);
+                 many = kSeeds * (std::getenv("TEST_SLOW") == nullptr ? 1 : kTimesIfSlow);
   const uint64_t seeds = Number("SIM_SEEDS", many);
   SilenceVerdict worst;
   for (uint64_t seed = std::max<uint64_t>(only, 1); seed <= std::max(only, seeds); ++seed) {
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      SilentFault::kCutOneWay, SilentFault::kCutBothWays)));
 
 TEST(HostSilenceAgainTest, ASeedGivesTheSameRunAgain) {
-  RunTwice<SilenceVerdict>([](uint64_t seed) { return RunHostSilence(seed); });
+  RunTwice<SilenceVerdict>([](uint64_t seed) { return RunHostSilence(seed); }, 4);
 }
 
 }  // namespace

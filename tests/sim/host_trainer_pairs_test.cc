@@ -33,6 +33,25 @@ TEST(HostTrainerPairsTest, EverythingHolds) {
             {"epochs of which all is known", &V::whole, 4}});
 }
 
+TEST(HostTrainerPairsTest, EverythingHoldsAmongOtherParts) {
+  using V = TrainerPairsVerdict;
+  Sweep<V>(kSeeds, RunHostTrainersInParts,
+           {{"updates", &V::updates},
+            {"averages", &V::begun},
+            {"actions not done", &V::refused},
+            {"waited in vain", &V::timeouts},
+            {"ticks", &V::ticks},
+            {"pairs begun", &V::entered},
+            {"pairs ended", &V::quitted},
+            {"states taken", &V::unpacked},
+            {"taken back", &V::withdrawn, 400},
+            {"trained on then", &V::trained_on},
+            {"went on without ranks", &V::went_on},
+            {"finished", &V::finished},
+            {"settled", &V::settled},
+            {"epochs of which all is known", &V::whole, 4}});
+}
+
 TEST(HostTrainerPairsTest, ASeedGivesTheSameRunAgain) {
   RunTwice<TrainerPairsVerdict>([](uint64_t seed) { return RunHostTrainersInPairs(seed); });
 }

@@ -19,8 +19,8 @@
 namespace covey {
 namespace {
 
-constexpr int kBlocks = 8;
-constexpr uint64_t kSlow = 30;  // times as many seeds by tools/test --slow
+constexpr int kBlocks = 5;
+constexpr uint64_t kSlow = 50;  // times as many seeds by tools/test --slow
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kSeedsPerBlock = 40;

@@ -59,8 +59,8 @@ void Sweep(uint64_t seeds, Verdict (*run)(uint64_t), const std::vector<Count<Ver
 
 // One seed is one run, whenever it is taken.
 template <typename Verdict>
-void RunTwice(Verdict (*run)(uint64_t)) {
-  for (uint64_t seed = 1; seed <= (kIsSanitized ? 4 : 20); ++seed)
+void RunTwice(Verdict (*run)(uint64_t), uint64_t seeds = 20) {
+  for (uint64_t seed = 1; seed <= (kIsSanitized ? 4 : seeds); ++seed)
     EXPECT_EQ(run(seed).hash, run(seed).hash) << "seed " << seed;
 }
 

@@ -35,6 +35,25 @@ TEST(TrainerPairsTest, EverythingHolds) {
             {"epochs of which all is known", &V::whole, 4}});
 }
 
+TEST(TrainerPairsTest, EverythingHoldsAmongOtherParts) {
+  using V = TrainerPairsVerdict;
+  Sweep<V>(kSeeds, RunTrainersInParts,
+           {{"updates", &V::updates},
+            {"averages", &V::begun},
+            {"actions not done", &V::refused},
+            {"waited in vain", &V::timeouts},
+            {"ticks", &V::ticks},
+            {"pairs begun", &V::entered},
+            {"pairs ended", &V::quitted},
+            {"states taken", &V::unpacked},
+            {"taken back", &V::withdrawn, 400},
+            {"trained on then", &V::trained_on},
+            {"went on without ranks", &V::went_on},
+            {"finished", &V::finished},
+            {"settled", &V::settled},
+            {"epochs of which all is known", &V::whole, 4}});
+}
+
 TEST(TrainerPairsTest, EverythingHoldsForUpTo32Ranks) {
   for (int32_t ranks = 2; ranks <= 32 && !HasFailure(); ranks += ranks < 10 ? 1 : 11) {
     const uint64_t seed = static_cast<uint64_t>(ranks) * 1000;

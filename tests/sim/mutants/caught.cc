@@ -44,7 +44,7 @@ constexpr uint64_t kMostPairSeeds = 12000;  // shorter still
 constexpr uint64_t kControlSeeds = 10;      // of each focus
 constexpr uint64_t kSlowControlSeeds = 40;  // with TEST_SLOW=1
 constexpr rlim_t kLongestSeconds = 60;      // of the processor, a seed
-constexpr rlim_t kLongestOfAMutant = 5;     // it may never return; the longest seed takes 1 s
+constexpr rlim_t kLongestOfAMutant = 3;     // it may never return; the longest seed takes 1 s
 constexpr unsigned kLongestSleep = 60;      // nor do anything
 
 std::string Run(uint64_t seed, const std::string& focus) {

@@ -13,7 +13,11 @@
 // In any case:
 //   3. A model that is seen whole is of one moment: all its elements belong together.
 //   4. version() grows by one with each update, and an action that was not done comes again.
-//   5. A rank that runs comes to the end of its training, and no step waits for another rank.
+//   5. A rank that runs comes to the end of its training, and no step in pairs waits for another
+//      rank.
+// Where pairs are one part of several, which go in rounds of whatever kind or wait for all:
+//   6. All ranks begin pairs with one model, and end them with one, at the same version.
+//   7. At their end it is the mean: the model that they began with and all that was learnt since.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_TRAINER_PAIRS_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_TRAINER_PAIRS_SIMULATION_H_
 
@@ -31,6 +35,9 @@ struct TrainerPairsVerdict {
   uint64_t timeouts = 0, trained_on = 0, went_on = 0, ended_later = 0, finished = 0, settled = 0;
   uint64_t finished_again = 0;
   uint64_t seen = 0, changed_meanwhile = 0, whole = 0;
+  // Other parts: ranks that have begun and ended pairs, that took another one's state, or took back
+  // what no version had, and ends of waits by the trainer's own deadline.
+  uint64_t entered = 0, quitted = 0, unpacked = 0, withdrawn = 0, ticks = 0;
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to six.
@@ -38,6 +45,9 @@ TrainerPairsVerdict RunTrainersInPairs(uint64_t seed, int32_t ranks = 0);
 // The same of ranks on several hosts: core/gossip/hosts_port.h and core/replicated/replica_port.h
 // as they are shipped, over a network whose messages take their time.
 TrainerPairsVerdict RunHostTrainersInPairs(uint64_t seed, int32_t ranks = 0);
+// The same with other parts of the training before the pairs, or after them.
+TrainerPairsVerdict RunTrainersInParts(uint64_t seed);
+TrainerPairsVerdict RunHostTrainersInParts(uint64_t seed);
 
 }  // namespace covey
 #endif  // COVEY_TESTS_SIM_SIMULATOR_TRAINER_PAIRS_SIMULATION_H_

@@ -10,21 +10,25 @@ namespace {
 
 // Else waiting ranks might miss each other for ever; on several hosts they wait for messages, too.
 constexpr uint64_t kMostTrainedOn = 1000, kMostTrainedOnFar = 200;
-constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
 
 }  // namespace
 
 void TrainerPairsSimulation::Main(int32_t rank) {
   Player& player = At(rank);
-  for (uint64_t epoch = 0; epoch < swarm_.epochs && !closing_; ++epoch) {
-    for (uint64_t step = 0; step < swarm_.steps && !closing_; ++step) {
+  const auto is_over = [&] { return closing_ || player.has_left; };
+  for (uint64_t epoch = 0; epoch < swarm_.epochs && !is_over(); ++epoch) {
+    const auto until = static_cast<int64_t>((epoch + 1) * swarm_.steps);
+    const auto goes_on = [&](uint64_t steps) {
+      return swarm_.is_mixed ? player.trainer->step() < until : steps < swarm_.steps;
+    };
+    for (uint64_t steps = 0; goes_on(steps) && !is_over(); ++steps) {
       if (rng_.Percent(swarm_.looks_percent)) LookAround(rank);
-      Step(rank);
+      if (swarm_.is_mixed && rng_.Percent(50)) BeginPass(rank);
+      if (goes_on(steps)) Step(rank);
     }
-    if (!closing_) EndEpoch(rank, epoch);
+    if (!is_over()) EndEpoch(rank, epoch);
   }
-  player.has_ended = !closing_;
-  player.pairs->Leave();
+  LeaveAll(rank);
   player.is_through = true;
   // Its process lives on: others may need its vote.
   while (!closing_ && player.channels != nullptr) Yield(rank);
@@ -36,9 +40,23 @@ void TrainerPairsSimulation::Step(int32_t rank) {
   Status status = Status::Ok();
   do {
     status = Drive(rank, [&] { return trainer.OnStep("", network_.clock().Now()); });
-    if (network_.clock().Now() - begun > kSecond) return Fail("5: a step waits");
-  } while (status.code() == StatusCode::kAborted && !closing_);
-  if (!status.ok() && !closing_) Fail("4: a step ends with " + status.message());
+    const bool waits = network_.clock().Now() - begun > kSecond;
+    if (waits && !swarm_.is_mixed) return Fail("5: a step waits");
+  } while ((status.code() == StatusCode::kAborted ||
+            (swarm_.is_mixed && status.code() == StatusCode::kTimeout)) &&
+           !closing_ && !At(rank).has_left);
+  if (!status.ok() && !closing_ && !At(rank).has_left)
+    Fail("4: a step ends with " + status.message());
+}
+
+void TrainerPairsSimulation::BeginPass(int32_t rank) {
+  Status status = Status::Ok();
+  do {
+    status = Drive(rank, [&] { return At(rank).trainer->OnPass(network_.clock().Now()); });
+  } while ((status.code() == StatusCode::kAborted || status.code() == StatusCode::kTimeout) &&
+           !closing_ && !At(rank).has_left);
+  if (!status.ok() && !closing_ && !At(rank).has_left)
+    Fail("4: a pass begins with " + status.message());
 }
 
 void TrainerPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
@@ -47,10 +65,14 @@ void TrainerPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
   if (!Gather(rank, settles)) return;
   ++(settles ? verdict_.settled : verdict_.finished);
   if (!settles) CheckEqual(player, number);
-  if (player.trainer->position().may_differ != settles && swarm_.steps > 0 && swarm_.is_strict)
+  const bool is_known = swarm_.steps > 0 && swarm_.is_strict && !swarm_.is_mixed;
+  if (is_known && player.trainer->position().may_differ != settles)
     Fail("2: may_differ() is wrong");
   Epoch& epoch = epochs_[number];
-  epoch.Add(player.model, player.learnt);
+  if (IsInPairs(player))
+    epoch.Add(player.Progress(), player.learnt);
+  else
+    epoch.Add({}, {});
   if (epoch.models.size() == players_.size()) Check(epoch, settles);
   if (settles || !swarm_.finishes_twice || !Gather(rank, false)) return;
   ++verdict_.finished_again;
@@ -68,7 +90,7 @@ bool TrainerPairsSimulation::Gather(int32_t rank, bool settles) {
       return settles ? player.trainer->OnSettle(now)
                      : player.trainer->OnFinish(swarm_.is_strict, now);
     });
-    if (closing_ || status.ok()) break;
+    if (closing_ || player.has_left || status.ok()) break;
     verdict_.timeouts += status.code() == StatusCode::kTimeout ? 1 : 0;
     // Between hosts all ranks that had the mean may have died.
     const bool is_lost = player.channels != nullptr && status.code() == StatusCode::kAborted;
@@ -77,14 +99,14 @@ bool TrainerPairsSimulation::Gather(int32_t rank, bool settles) {
       Fail("4: an epoch ends with " + status.message());
       return false;
     }
-    const bool is_far = player.channels != nullptr;
-    const bool may_train_on = verdict_.trained_on < (is_far ? kMostTrainedOnFar : kMostTrainedOn);
-    if (status.code() == StatusCode::kTimeout && rng_.Percent(swarm_.trains_on) && may_train_on) {
+    const bool may_train_on = verdict_.trained_on < (is_far_ ? kMostTrainedOnFar : kMostTrainedOn);
+    const bool is_late = status.code() == StatusCode::kTimeout && IsInPairs(player);
+    if (is_late && rng_.Percent(swarm_.trains_on) && may_train_on) {
       ++verdict_.trained_on;
       Step(rank);
     }
   }
-  return !closing_;
+  return !closing_ && !player.has_left;
 }
 
 // Ranks that have not gone on without others have one model.
@@ -94,6 +116,17 @@ void TrainerPairsSimulation::CheckEqual(const Player& player, uint64_t number) {
   Numbers& first = ends_.try_emplace(number, player.model).first->second;
   verdict_.ended_later += verdict_.went_on > 0 ? 1 : 0;
   if (player.model != first) Fail("1: finish() leaves two models");
+}
+
+// All ranks go on from there alike.
+void TrainerPairsSimulation::CheckCommon(int32_t rank, int64_t place, const char* where) {
+  const Player& player = At(rank);
+  const std::pair<int64_t, Numbers> here{player.trainer->version(), player.model};
+  const auto [first, is_new] = common_.emplace(place, here);
+  if (is_new || first->second == here) return;
+  Fail("6: rank " + std::to_string(rank) + " " + where + " at version " +
+       std::to_string(here.first) + ", another one at " + std::to_string(first->second.first) +
+       ", or with another model");
 }
 
 void TrainerPairsSimulation::Check(const Epoch& epoch, bool is_settled) {
@@ -111,18 +144,19 @@ Status TrainerPairsSimulation::Drive(int32_t rank, const std::function<Trainer::
   Player& player = At(rank);
   player.ready = call();
   while (!player.ready.end.has_value()) {
-    if (player.ready.exchange.has_value()) {
+    if (!player.ready.action.has_value()) {
       Exchange(rank);
     } else {
       const Trainer::Action action = *player.ready.action;
+      const bool is_counted = IsInPairs(player);
       const int64_t before = player.trainer->version();
       const bool is_done = Do(rank, action);
       player.ready = player.trainer->OnAck(action.number, is_done, network_.clock().Now());
       const bool is_update = is_done && action.stage == Stage::kUpdate;
-      if (player.trainer->version() - before != (is_update ? 1 : 0))
+      if (is_counted && player.trainer->version() - before != (is_update ? 1 : 0))
         Fail("4: version() has grown by " + std::to_string(player.trainer->version() - before));
     }
-    if (closing_) return Status::Aborted("the simulation is over");
+    if (closing_ || player.has_left) return Status::Aborted("nothing follows");
   }
   return *player.ready.end;
 }
@@ -134,42 +168,63 @@ bool TrainerPairsSimulation::Do(int32_t rank, const Trainer::Action& action) {
     ++verdict_.refused;
     return false;
   }
-  if (action.stage == Stage::kUpdate) {
-    const auto by = static_cast<double>(rng_.Below(1000));
-    Learn(by, &player.model, &player.learnt);
-    ++verdict_.updates;
+  const auto found = player.rounds.find(action.part);
+  TrainerRounds* rounds = found == player.rounds.end() ? nullptr : found->second.rounds.get();
+  const bool has_models = rounds != nullptr && rounds->has_models();
+  auto* held = has_models ? rounds->open() : reinterpret_cast<std::byte*>(player.held.data());
+  switch (action.stage) {
+    case Stage::kCollectGradients:
+      if (!action.is_own) CollectGradients(rounds, &player);
+      break;
+    case Stage::kUpdate:
+      if (action.is_own)
+        Learn(static_cast<double>(rng_.Below(1000)), &player.model, &player.learnt);
+      else
+        Apply(rounds, &player);
+      ++verdict_.updates;
+      break;
+    case Stage::kCollectModel:
+      std::memcpy(held, player.model.data(), sizeof(player.model));
+      break;
+    case Stage::kLoadModel:
+      std::memcpy(player.model.data(), held, sizeof(player.model));
+      break;
+    case Stage::kPack: {
+      const std::span<const std::byte> parts[] = {std::as_bytes(std::span(player.model))};
+      if (!rounds->Give(action.applied, parts).ok()) Fail("4: a snapshot cannot be given");
+      break;
+    }
+    case Stage::kUnpack:
+      std::memcpy(player.model.data(), rounds->image().data(), sizeof(player.model));
+      ++verdict_.unpacked;
+      break;
+    default:
+      Fail("4: an action that has no reason");
   }
-  if (action.stage == Stage::kCollectModel)
-    std::memcpy(player.held.data(), player.model.data(), sizeof(player.model));
-  if (action.stage == Stage::kLoadModel)
-    std::memcpy(player.model.data(), player.held.data(), sizeof(player.model));
   return true;
 }
 
-void TrainerPairsSimulation::Exchange(int32_t rank) {
-  Player& player = At(rank);
-  const Trainer::Exchange exchange = *player.ready.exchange;
-  if (!IsOfPairs(exchange.stage)) return Fail("4: an exchange that is not of pairs");
-  StageResult result;
-  Status status = Status::Ok();
-  // In slices, as an adapter waits that looks for signals.
-  while (!player.pairs->Perform(exchange,
-                                std::min(network_.clock().Now() + kSlice, player.ready.deadline),
-                                &status, &result)) {
-    Yield(rank);
-    if (closing_) return;
-  }
-  verdict_.went_on += exchange.stage == Stage::kSeenMean ? 1 : 0;
-  player.has_gone_on |= exchange.stage == Stage::kSeenMean;
-  if (!closing_)
-    player.ready = player.trainer->OnExchangeEnd(status, result, network_.clock().Now());
+// The gradients of a step that all ranks do together.
+void TrainerPairsSimulation::CollectGradients(TrainerRounds* rounds, Player* player) {
+  const auto by = static_cast<double>(rng_.Below(1000));
+  for (size_t i = 0; i < kElements; ++i) player->gradients[i] = by + static_cast<double>(i);
+  if (rounds != nullptr)
+    std::memcpy(rounds->open(), player->gradients.data(), sizeof(player->gradients));
+}
+
+void TrainerPairsSimulation::Apply(TrainerRounds* rounds, Player* player) {
+  if (rounds != nullptr && !rounds->has_models())
+    std::memcpy(player->gradients.data(), rounds->gradients(), sizeof(player->gradients));
+  for (size_t i = 0; i < kElements; ++i) player->model[i] += player->gradients[i];
 }
 
 void TrainerPairsSimulation::LookAround(int32_t rank) {
   const auto other = static_cast<int32_t>(rng_.Below(players_.size()));
   std::array<double, kWithGap> model{};
   const auto to = reinterpret_cast<std::byte*>(model.data());
-  if (At(rank).pairs->Peek(other, to).state != WindowState::kWhole) {
+  if (!IsInPairs(At(rank)) || !At(rank).trainer->IsIdle()) return;
+  const auto& exchanges = At(rank).pairs.at(At(rank).trainer->part()).exchanges;
+  if (exchanges->Peek(other, to).state != WindowState::kWhole) {
     ++verdict_.changed_meanwhile;
     return;
   }

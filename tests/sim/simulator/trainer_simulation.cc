@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/api/admission_rule.h"
 #include "core/replicated/replica_port.h"
 #include "tests/sim/simulator/split_kernels.h"
 #include "tests/sim/simulator/trainer_stage.h"
@@ -14,7 +13,6 @@ namespace {
 
 constexpr uint64_t kMostResumes = 2'000'000;
 constexpr uint64_t kMostStops = 30;
-constexpr int32_t kLog = 2;  // where the method leaves it open
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 3 * kMillisecond;
 
@@ -83,7 +81,12 @@ TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks, bool is_far)
     for (int32_t r = 0; r < swarm_.size; ++r) {
       At(r).parts[from].port->Open(places);
       if (is_far) At(r).parts[from].port->Join(At(r).channels->mux());
-      OpenRounds(r, from, &At(r).parts[from]);
+      OpenRounds(method_, ViewOf(At(r).group), from, swarm_.end,
+                 {.copies = reinterpret_cast<std::byte*>(At(r).copies.data()),
+                  .model = reinterpret_cast<std::byte*>(At(r).held.data()),
+                  .layout = &layout_,
+                  .transport = &network_.transport(Rank{r})},
+                 &At(r).parts[from]);
     }
   }
   for (int32_t r = 0; r < swarm_.size; ++r) {
@@ -99,28 +102,11 @@ void TrainerSimulation::OpenParts(int32_t rank) {
   player.group.my_index = GroupIndex{rank};
   player.group.shares_memory = player.channels == nullptr;
   const MethodView view = ViewOf(player.group);
-  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, method_, view, 0, swarm_.end))
-    OpenPort(rank, from, &player.parts[from]);
-}
-
-void TrainerSimulation::OpenRounds(int32_t rank, int64_t from, Part* part) {
-  Player& player = At(rank);
-  Transport* transport = &network_.transport(Rank{rank});
-  const bool has_deltas = part->payload == Payload::kDelta;
-  part->last = RoundPart::LastVersion(method_, ViewOf(player.group), from, swarm_.end);
-  part->rounds = std::make_unique<TrainerRounds>(TrainerRounds::Options{
-      .port = part->port.get(),
-      .copies = reinterpret_cast<std::byte*>(player.copies.data()),
-      .model = reinterpret_cast<std::byte*>(player.held.data()),
-      .outer = has_deltas ? std::make_unique<OuterModel>(method_, &layout_) : nullptr,
-      .leave = [part] { Close(part); },
-      .last = part->last,
-      .alloc_block = [transport](size_t bytes) { return transport->AllocShared(bytes); },
-      .free_block = [transport](uint64_t offset) { transport->FreeShared(offset); }});
-}
-
-void TrainerSimulation::Close(Part* part) {
-  if (!std::exchange(part->is_closed, true)) part->port->Close();
+  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, method_, view, 0, swarm_.end)) {
+    const MethodPlan plan = method_.Plan(view, from);
+    player.parts[from].payload = plan.payload;
+    player.parts[from].port = NewPort(rank, SimulatedBundle(plan, swarm_.size, rank, kWithGap));
+  }
 }
 
 void TrainerSimulation::Interrupt(Player* player) {
@@ -144,33 +130,6 @@ std::unique_ptr<RoundsPort> TrainerSimulation::NewPort(int32_t rank, RoundsPort:
   return std::make_unique<ReplicaPort>(
       std::move(bundle), &player.group, std::move(hosts),
       ChannelDriver{.drive = drive, .kick = [] {}, .clock = &network_.clock()});
-}
-
-void TrainerSimulation::OpenPort(int32_t rank, int64_t from, Part* part) {
-  const MethodPlan plan = method_.Plan(ViewOf(At(rank).group), from);
-  const MethodRounds& rounds = plan.rounds;
-  part->payload = plan.payload;
-  const RoundSpan span{DType::kF64,
-                       VirtualModel::kElements + 4};  // with the gap between the parameters
-  part->port = NewPort(
-      rank, RoundsPort::Bundle{
-                .name = "simulated",
-                .shape = {.size = swarm_.size,
-                          .log = rounds.log == kAuto ? kLog : static_cast<int32_t>(rounds.log),
-                          .hypers = plan.payload == Payload::kGradients ? 0 : 1,
-                          .models = {.group_size = static_cast<int32_t>(rounds.group_size),
-                                     .sync_every = static_cast<uint64_t>(rounds.sync_every),
-                                     .ending = static_cast<uint64_t>(rounds.ending),
-                                     .has_deltas = plan.payload == Payload::kDelta}},
-                .layout = RoundLayout({&span, 1}, 64),
-                .options = {.self = rank,
-                            .admission = RuleOf(rounds),
-                            .max_wait = rounds.max_wait.time,
-                            .skips_ahead = rounds.skips_ahead,
-                            .average = plan.payload == Payload::kModel,
-                            .overdue = 50 * kMicrosecond,
-                            .snapshot_overdue = 200 * kMicrosecond,
-                            .kernels = &SplitKernels()}});
 }
 
 void TrainerSimulation::CheckModel(int32_t rank) {

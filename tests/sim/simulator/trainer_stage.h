@@ -16,6 +16,7 @@
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/rank_channels.h"
 #include "tests/sim/simulator/simulated_port.h"
+#include "tests/sim/simulator/simulated_rounds.h"
 #include "tests/sim/simulator/trainer_simulation.h"
 #include "tests/sim/simulator/trainer_swarm.h"
 
@@ -44,24 +45,18 @@ class TrainerSimulation final : public InprocWatcher {
 
  private:
   using Numbers = VirtualModel::Numbers;
+  // With the gap between the two parameters.
+  static constexpr size_t kWithGap = VirtualModel::kElements + 4;
 
-  // Rounds of one part of the training.
-  struct Part {
-    Payload payload{};
-    uint64_t last = 0;  // no version follows it; 0: any number do
-    std::unique_ptr<RoundsPort> port;
-    std::unique_ptr<TrainerRounds> rounds;
-    bool is_closed = false;
-  };
   struct Player {
     Group group;
-    std::unique_ptr<RankChannels> channels;  // where ranks share no memory
-    std::map<int64_t, Part> parts;           // by the version at which they begin
+    std::unique_ptr<RankChannels> channels;    // where ranks share no memory
+    std::map<int64_t, SimulatedRounds> parts;  // by the version at which they begin
     std::unique_ptr<Trainer> trainer;
     std::unique_ptr<Fiber> fiber;
     Trainer::Ready ready;
     Numbers given{}, reduced{};
-    std::array<double, VirtualModel::kElements + 4> copies{}, held{};
+    std::array<double, kWithGap> copies{}, held{};
     VirtualModel model;
     uint64_t meetings = 0;  // exchanges of all that it has come to
     uint64_t executed = 0;  // at the end of its last exchange of rounds,
@@ -85,10 +80,7 @@ class TrainerSimulation final : public InprocWatcher {
 
   Player& At(int32_t rank) { return players_[static_cast<size_t>(rank)]; }
   void OpenParts(int32_t rank);
-  void OpenPort(int32_t rank, int64_t from, Part* part);
-  void OpenRounds(int32_t rank, int64_t from, Part* part);
   std::unique_ptr<RoundsPort> NewPort(int32_t rank, RoundsPort::Bundle bundle);
-  static void Close(Part* part);
   static void Interrupt(Player* player);
   void Point(int32_t rank);
   void Yield(int32_t rank);

@@ -64,7 +64,7 @@ void TrainerSimulation::Main(int32_t rank) {
   }
   player.has_ended = !closing_ && !player.has_left;
   if (player.has_ended && swarm_.end < kForever) NoteEnd(rank);
-  for (auto& [from, part] : player.parts) Close(&part);
+  for (auto& [from, part] : player.parts) part.Close();
   player.is_through = true;
   // Others may need its vote.
   while (!closing_ && player.channels != nullptr) Yield(rank);

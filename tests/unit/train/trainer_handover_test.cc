@@ -109,6 +109,20 @@ TEST(TrainerHandoverTest, WhatNoVersionHasIsTheFirstStepOfTheRanksOwn) {
   EXPECT_EQ(rank.trainer.version(), 3);
 }
 
+TEST(TrainerHandoverTest, ASettleInWhichRoundsEndGoesOnAsOneOfTheNextPart) {
+  Stages of_rounds{Stage::kFlush, Stage::kRead, Stage::kUpdate, Stage::kMeet, Stage::kLeave};
+  Rank rank("eager:max_wait=1s,then=allreduce@1"), other("eager:max_wait=1s,then=adpsgd@1");
+  rank.executed = other.executed = 1;
+  rank.Run(rank.trainer.OnSettle(0));
+  EXPECT_EQ(rank.stages, of_rounds) << "a member that has left them in a step does nothing";
+  EXPECT_EQ(rank.trainer.part(), Trainer::kNoPart);
+  other.Run(other.trainer.OnSettle(0));
+  for (const Stage stage : {Stage::kCollectModel, Stage::kEnter, Stage::kCollectModel,
+                            Stage::kSettle, Stage::kLoadModel})
+    of_rounds.push_back(stage);
+  EXPECT_EQ(other.stages, of_rounds);
+}
+
 TEST(TrainerHandoverTest, MemoryOfRoundsIsVacatedBeforeItEnds) {
   Rank rank("eager:max_wait=1s,then=wagma@1:max_wait=1s", kForever, true);
   rank.executed = rank.published = 1;

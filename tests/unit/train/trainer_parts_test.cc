@@ -35,6 +35,18 @@ TEST(TrainerPartsTest, PairsEndWithTheMeanOfAllAndTheNextPartBeginsThere) {
             (Stages{Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate}));
 }
 
+TEST(TrainerPartsTest, APassEndsNoPartOfPairs) {
+  World world("adpsgd:then=allreduce@1", 2);
+  Member& here = world.members[0];
+  here.ready = here.trainer.OnPass(0);
+  here.Run();
+  ASSERT_TRUE(here.ready.exchange.has_value());
+  EXPECT_EQ(here.ready.exchange->stage, Stage::kEnter);
+  here.ready = here.trainer.OnExchangeEnd(Status::Ok(), {}, 0);
+  ASSERT_TRUE(here.ready.end.has_value()) << "the only step of these pairs is to come";
+  EXPECT_EQ(here.trainer.part(), 0);
+}
+
 TEST(TrainerPartsTest, WhatFollowsPairsWaitsNoLongerThanTheirMaxWait) {
   World world("adpsgd:max_wait=1s,then=allreduce@1", 2, true);
   Member& here = world.members[0];
