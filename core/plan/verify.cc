@@ -58,19 +58,21 @@ Status CheckTicks(std::span<const Schedule> schedules) {
     uint32_t last = 1;
     for (size_t i = 0; i < s.steps.size(); ++i) {
       const Step& step = s.steps[i];
-      const std::string where = who + " step " + std::to_string(i) + " (" + ToString(step) + "): ";
+      const auto where = [&] {
+        return who + " step " + std::to_string(i) + " (" + ToString(step) + "): ";
+      };
       if (step.kind == StepKind::kSignal) {
-        if (step.tick <= last) return Status::Internal(where + "a tick that does not rise");
+        if (step.tick <= last) return Status::Internal(where() + "a tick that does not rise");
         last = step.tick;
       }
       const bool ticks = step.kind == StepKind::kSignal || step.kind == StepKind::kWait;
       if (ticks && step.tick > s.ticks)
-        return Status::Internal(where + "beyond the " + std::to_string(s.ticks) +
+        return Status::Internal(where() + "beyond the " + std::to_string(s.ticks) +
                                 " ticks of the schedule (S5)");
       const bool somebody = step.peer == kEveryRank ||
                             (step.kind == StepKind::kSignal && step.peer == kOwnHost) ||
                             (step.peer >= 0 && size_t(step.peer) < schedules.size());
-      if (!somebody) return Status::Internal(where + "no such rank");
+      if (!somebody) return Status::Internal(where() + "no such rank");
     }
   }
   return Status::Ok();

@@ -6,17 +6,16 @@
 
 #include <bit>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "core/base/kernels.h"
+#include "core/base/rng.h"
 
 namespace covey {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-using Rng = std::mt19937_64;
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16,
                              DType::kU8,  DType::kI8,  DType::kI32, DType::kI64,
@@ -34,10 +33,11 @@ uint64_t Seed() { return 1 + static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
 
 // The bits of one element: a third each of small ordinary values, arbitrary bits, and special ones.
 uint64_t RandomElement(DType dtype, Rng& rng) {
-  if (dtype > DType::kBF16 || rng() % 3 == 0) return rng();  // kBF16: the last floating type
-  const bool special = rng() % 2 == 0;
-  const double ordinary = static_cast<double>(static_cast<int64_t>(rng() % 8193) - 4096) / 512;
-  const size_t pick = rng() % 10;
+  if (dtype > DType::kBF16 || rng.Next() % 3 == 0)
+    return rng.Next();  // kBF16: the last floating type
+  const bool special = rng.Next() % 2 == 0;
+  const double ordinary = static_cast<double>(static_cast<int64_t>(rng.Next() % 8193) - 4096) / 512;
+  const size_t pick = rng.Next() % 10;
   switch (dtype) {
     case DType::kF32: {
       constexpr uint32_t kSpecial[] = {0,          1U << 31,   1,          0x807fffff, 0x7f800000,
@@ -60,12 +60,12 @@ uint64_t RandomElement(DType dtype, Rng& rng) {
     case DType::kF16: {
       constexpr uint16_t kSpecial[] = {0,      0x8000, 1,      0x83ff, 0x7c00,
                                        0xfc00, 0x7e01, 0xfd00, 0x7bff, 0x0400};
-      return special ? kSpecial[pick] : 0x3800 + rng() % 2048;
+      return special ? kSpecial[pick] : 0x3800 + rng.Next() % 2048;
     }
     default: {
       constexpr uint16_t kSpecial[] = {0,      0x8000, 1,      0x807f, 0x7f80,
                                        0xff80, 0x7fc1, 0xffa0, 0x7f7f, 0x0080};
-      return special ? kSpecial[pick] : 0x3f00 + rng() % 512;
+      return special ? kSpecial[pick] : 0x3f00 + rng.Next() % 512;
     }
   }
 }
