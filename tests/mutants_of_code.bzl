@@ -139,6 +139,8 @@ CODE_MUTANTS = {
         ["core/gossip/pairs_port.cc"],
         "TrainerPairsTest.AFinishAgain*",
     ),
+    "p19_far_mean_with_a_settle": (["core/gossip/hosts_port.cc"], "HostsPairsTest.AFinishWaits*"),
+    "p19_mean_with_a_settle": (["core/gossip/gossip_epochs.cc"], "TrainerPairsTest.AFinishWaits*"),
     "pair_meeting_rings_nobody": (["core/gossip/gossip_epochs.cc"], "*/TrainerPairsMeanTest.*"),
     "queue_callback_comes_again": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
     "queue_failed_is_released_unseen": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),

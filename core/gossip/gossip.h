@@ -78,15 +78,16 @@ class Gossip {
   bool Peek(int32_t member, std::span<void* const> to);
 
   // This rank trains no more in this epoch. Others may average with it until all have finished.
-  // `times`: the number of its finish (gossip-P18).
-  void Finish(uint64_t times);
+  // `number`: a FinishNumber.
+  void Finish(uint64_t number);
   // Unless it has taken the mean it may still train on instead. False: it may not, for all had
   // finished, and others may have taken it.
   bool LeaveBarrier();
   // Members that live and have not finished. When there are none, the epoch is over, and Mean is
   // the same on all ranks.
   std::vector<int32_t> Unfinished();
-  // The mean of all that have finished, and of those that live, in rank order.
+  // The mean of all that have finished, and of those that live, in rank order; OwnModel instead if
+  // the one with the lowest number settles.
   void Mean(std::span<void* const> model);
   // At any time, alone: the mean of the models that members have published last, without those of
   // dead members and of those that change while they are read. False: there is none.
@@ -94,7 +95,7 @@ class Gossip {
   // The mean of models laid out as buffers; and one such model, as the trainer lays it out.
   void MeanOf(std::span<const std::byte* const> all, std::span<void* const> model) const;
   void Take(const std::byte* from, std::span<void* const> model) const;
-  // Instead of it: this rank's own model, with the changes by others.
+  // This rank's own model, with the changes by others.
   void OwnModel(std::span<void* const> model);
   using Taking = void (Gossip::*)(std::span<void* const> model);
   // One of them, when `model` has progress that was not pushed: that is added to it.
@@ -102,7 +103,8 @@ class Gossip {
   // To a model laid out as a buffer, and to `model`.
   void AddProgress(std::span<void* const> model, std::byte* taken);
   // It has taken one of them. Once no living member is Unmet it may go on with `model` as a new
-  // epoch. Returns the lowest of the numbers with which members in the mean have finished.
+  // epoch. Returns the lowest FinishNumber of the members in the mean: no member that lives changes
+  // its own until all have met.
   uint64_t Meet();
   std::vector<int32_t> Unmet();
   void GoOn(std::span<const void* const> model);
@@ -151,7 +153,7 @@ class Gossip {
   const Kernels* kernels_;
   const End end_;
   PairExchange exchange_;
-  uint64_t epoch_ = 0, times_ = 0;
+  uint64_t epoch_ = 0, number_ = 0, fewest_ = 0;
   uint32_t base_ = 0;  // the buffer with what `model` was when it was written last
   std::vector<bool> lost_;
   std::unique_ptr<QuantizedPair> quantized_;  // null: no codec

@@ -11,7 +11,7 @@ namespace covey {
 MemberWord Gossip::StateOf(int32_t i) { return MemberWord::Of(words_->Load(memory_->MemberAt(i))); }
 
 void Gossip::Say(MemberState state) {
-  words_->Store(memory_->MemberAt(self_), MemberWord{state, epoch_, times_}.Word());
+  words_->Store(memory_->MemberAt(self_), MemberWord{state, epoch_, number_}.Word());
 }
 
 // A member that had finished trains on, or has died when it was about to. False: it does not, for
@@ -36,12 +36,12 @@ void Gossip::MarkLostDead() {
     const bool stays = has_finished && !(state.state == MemberState::kLeaves && CountLeaving());
     if (!stays)
       words_->CompareExchange(memory_->MemberAt(i), state.Word(),
-                              MemberWord{MemberState::kDead, state.epoch, state.times}.Word());
+                              MemberWord{MemberState::kDead, state.epoch, state.number}.Word());
   }
 }
 
-void Gossip::Finish(uint64_t times) {
-  times_ = times;
+void Gossip::Finish(uint64_t number) {
+  number_ = number;
   Say(MemberState::kFinished);
   words_->Ring(memory_->EventCountAt());
 }
@@ -94,12 +94,18 @@ void Gossip::Mean(std::span<void* const> model) {
   MarkLostDead();
   std::vector<const std::byte*> all;
   const std::vector<ModelWord> models = AllSettled();
+  fewest_ = number_;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const ModelWord& one = models[static_cast<size_t>(i)];
     // A rank that others have given up has its own model at least.
-    const bool is_in = i == self_ || StateOf(i).state != MemberState::kDead;
-    if (is_in && one.number > 0) all.push_back(memory_->Buffer(one));
+    const MemberWord state = StateOf(i);
+    const bool lives = state.state != MemberState::kDead;
+    if ((i == self_ || lives) && one.number > 0) all.push_back(memory_->Buffer(one));
+    // gossip-P18: a member of a later epoch has given this rank up.
+    if (lives && state.epoch == epoch_) fewest_ = std::min(fewest_, state.number);
   }
+  // gossip-P19: where one member keeps its own model, and others took the mean, work would be lost.
+  if (FinishNumber::Settles(fewest_)) return OwnModel(model);
   MeanOf(all, model);
 }
 
@@ -124,19 +130,11 @@ void Gossip::AddProgress(std::span<void* const> model, std::byte* taken) {
   Take(taken, model);
 }
 
-// No member that lives changes its number in an epoch that is over, until all have met.
 uint64_t Gossip::Meet() {
-  uint64_t fewest = times_;
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    const MemberWord state = StateOf(i);
-    // gossip-P18: a member of a later epoch has given this rank up.
-    if (state.state != MemberState::kDead && state.epoch == epoch_)
-      fewest = std::min(fewest, state.times);
-  }
   // gossip-P5a: the ranks that wait in Unmet sleep on this event count.
   Say(MemberState::kMet);
   words_->Ring(memory_->EventCountAt());
-  return fewest;
+  return fewest_;
 }
 
 std::vector<int32_t> Gossip::Unmet() {

@@ -27,7 +27,7 @@ bool GossipPort::TrainsDuringFinish(std::span<void* const> model) {
     return false;
   }
   if (barrier_.phase() == Phase::kFinishes) {
-    gossip_->TakeWithProgress(model, Taking());
+    gossip_->TakeWithProgress(model, &Gossip::Mean);
     Meet();
   }
   has_learnt_ = true;
@@ -37,7 +37,7 @@ bool GossipPort::TrainsDuringFinish(std::span<void* const> model) {
 }
 
 void GossipPort::Meet() {
-  fewest_times_ = gossip_->Meet();
+  fewest_ = gossip_->Meet();
   barrier_.Enter(Phase::kApplies, clock_->Now());
   has_learnt_ = false;
 }
@@ -55,20 +55,20 @@ Status GossipPort::Gather(std::span<void* const> model, Time deadline, Result re
     if (barrier_.phase() == Phase::kTrains) {
       const std::lock_guard lock(mutex_);
       steps_->PushDelta(model);
-      gossip_->Finish(times_);
+      gossip_->Finish(Number());
       barrier_.Enter(Phase::kFinishes, clock_->Now());
     }
     if (barrier_.phase() == Phase::kFinishes) {
       RETURN_IF_ERROR(Await(&Gossip::Unfinished, deadline));
       const std::lock_guard lock(mutex_);
-      ((*gossip_).*Taking())(model);
+      gossip_->Mean(model);
       Meet();
     }
     RETURN_IF_ERROR(Await(&Gossip::Unmet, deadline));
     const std::lock_guard lock(mutex_);
     GoOn(model);
     // gossip-P18: else this was the end of a Finish before.
-    is_over = !has_learnt_ && fewest_times_ >= times_;
+    is_over = !has_learnt_ && fewest_ >= Number();
   }
   LeaveFinish();
   return Status::Ok();

@@ -36,9 +36,6 @@ class GossipPort : public PairsPort {
   Status Gather(std::span<void* const> model, Time deadline, Result result) override;
   bool TrainsDuringFinish(std::span<void* const> model) override;
   void HearOfLosses() override;
-  Gossip::Taking Taking() const {
-    return result_ == Result::kMean ? &Gossip::Mean : &Gossip::OwnModel;
-  }
   void Meet();
   Status Await(std::vector<int32_t> (Gossip::*missing)(), Time deadline);
   Looked LookFor(std::vector<int32_t> (Gossip::*missing)(), Time now);

@@ -116,7 +116,7 @@ Status HostsPort::Gather(std::span<void* const> model, Time deadline, Result res
     const bool has_learnt = has_learnt_;
     RETURN_IF_ERROR(TakeResult(model));
     // gossip-P18: else this was the end of a Finish before.
-    is_over = !has_learnt && fewest_times_ >= times_;
+    is_over = !has_learnt && fewest_ >= Number();
   }
   LeaveFinish();
   Stir();
@@ -151,10 +151,10 @@ void HostsPort::HandIn() {
       bundle_.kernels->copy(open, own, layout().length_bytes(), memory_.stores());
     });
   }
-  std::vector<double> times(group_->members.size());
-  times[static_cast<size_t>(bundle_.self)] = static_cast<double>(times_);
-  std::memcpy(open + rounds_->layout().offsets_bytes().back(), times.data(),
-              times.size() * sizeof(double));
+  std::vector<double> numbers(group_->members.size());
+  numbers[static_cast<size_t>(bundle_.self)] = static_cast<double>(Number());
+  std::memcpy(open + rounds_->layout().offsets_bytes().back(), numbers.data(),
+              numbers.size() * sizeof(double));
   const uint64_t version = rounds_->Publish({});
   const std::lock_guard lock(mutex_);
   version_ = version;
@@ -166,17 +166,17 @@ Status HostsPort::TakeResult(std::span<void* const> model) {
   std::vector<void*> spans(model.begin(), model.end());
   if (has_learnt_)
     for (size_t i = 0; i < spans.size(); ++i) spans[i] = taken.data() + layout().offsets_bytes()[i];
-  const bool takes_mean = result_ == Result::kMean;
-  std::vector<void*> sums = takes_mean ? spans : std::vector<void*>(spans.size());
-  std::vector<double> times(group_->members.size());
-  sums.push_back(times.data());
+  std::vector<void*> sums = spans;
+  std::vector<double> numbers(group_->members.size());
+  sums.push_back(numbers.data());
   RoundRecord record;
   RETURN_IF_ERROR(rounds_->Read(version_, sums, &record));
-  takes_mean ? Divide(record, spans) : gossip_->OwnModel(spans);
-  fewest_times_ = times_;
-  for (size_t i = 0; i < times.size(); ++i)
+  fewest_ = Number();
+  for (size_t i = 0; i < numbers.size(); ++i)
     if (record.contributions[i].count > 0)
-      fewest_times_ = std::min(fewest_times_, static_cast<uint64_t>(times[i]));
+      fewest_ = std::min(fewest_, static_cast<uint64_t>(numbers[i]));
+  // gossip-P19: all have the mean, or each its own.
+  FinishNumber::Settles(fewest_) ? gossip_->OwnModel(spans) : Divide(record, spans);
   if (has_learnt_) gossip_->AddProgress(model, taken.data());
   GoOn(model);
   far_->GoOn();

@@ -64,19 +64,25 @@ enum class MemberState : uint8_t {
   kDead = 3,      // in the middle of an epoch; for ever
   kLeaves = 4,    // it had finished, and would rather train on: the barrier says whether it may
 };
-struct MemberWord {
-  // The number of a member's last finish, above all others.
-  static constexpr uint64_t kLastTimes = (uint64_t{1} << 29) - 1;
+// The number with which a member finishes (gossip-P18): of its finishes before, and even if it
+// settles (gossip-P19), which is less than the same one otherwise.
+struct FinishNumber {
+  static constexpr uint64_t kLastTimes = (uint64_t{1} << 28) - 1;  // above all others
 
+  static uint64_t Of(uint64_t times, bool settles) { return 2 * times + (settles ? 0 : 1); }
+  static bool Settles(uint64_t number) { return number % 2 == 0; }
+};
+
+struct MemberWord {
   MemberState state = MemberState::kRuns;
   uint64_t epoch = 0;
-  uint64_t times = 0;  // it has finished with that number (gossip-P18); unless it runs
+  uint64_t number = 0;  // a FinishNumber, unless it runs
 
-  uint64_t Word() const { return epoch << 32 | times << 3 | static_cast<uint64_t>(state); }
+  uint64_t Word() const { return epoch << 32 | number << 3 | static_cast<uint64_t>(state); }
   static MemberWord Of(uint64_t word) {
     return {.state = static_cast<MemberState>(word & 7),
             .epoch = word >> 32,
-            .times = word >> 3 & kLastTimes};
+            .number = word >> 3 & ((uint64_t{1} << 29) - 1)};
   }
 };
 

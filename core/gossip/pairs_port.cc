@@ -40,7 +40,7 @@ void PairsPort::GoOn(std::span<void* const> model) {
 
 Status PairsPort::Finish(std::span<void* const> model, Time deadline, bool is_last) {
   // gossip-P18: it does not end with a finish after which others train on here.
-  if (is_last) times_ = MemberWord::kLastTimes;
+  if (is_last) times_ = FinishNumber::kLastTimes;
   return Gather(model, deadline, Result::kMean);
 }
 

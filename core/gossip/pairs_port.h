@@ -83,6 +83,7 @@ class PairsPort {
   // their last one then.
   Status Finish(std::span<void* const> model, Time deadline, bool is_last = false);
   // The same, but `model` is this rank's own then: all its steps, with what others have made of it.
+  // A Finish of others lasts until a later epoch ends (gossip-P19).
   Status Settle(std::span<void* const> model, Time deadline) {
     return Gather(model, deadline, Result::kOwn);
   }
@@ -110,6 +111,8 @@ class PairsPort {
   // There is something new for members on other hosts. Without the lock.
   virtual void Stir() {}
   // ---- With the lock held.
+  // With which it finishes.
+  uint64_t Number() const { return FinishNumber::Of(times_, result_ == Result::kOwn); }
   // After a Finish that has not come to its end: takes it up again, without waiting. False: `model`
   // is trained on with the others.
   virtual bool TrainsDuringFinish(std::span<void* const> model) = 0;
@@ -136,8 +139,8 @@ class PairsPort {
   Result result_ = Result::kMean;  // of the last call that finishes
   bool has_learnt_ = false;        // since it has taken that, or handed its model in
   bool is_in_finish_ = false;      // has called Finish, and has not left that
-  uint64_t times_ = 1;             // the number of its Finish, this one or the next (gossip-P18)
-  uint64_t fewest_times_ = 0;      // the lowest of those in the mean that it has taken last
+  uint64_t times_ = 1;             // its finishes, with this one or the next
+  uint64_t fewest_ = 0;            // the lowest FinishNumber at the end of the last epoch
 
  private:
   Met ExchangeLocked(std::span<void* const> model);

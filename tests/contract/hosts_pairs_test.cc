@@ -226,6 +226,8 @@ TEST(HostsPairsTest, AFinishAgainAtOnceIsCounted) {
 
 TEST(HostsPairsTest, AllLeavePairsWithOneModel) { CheckTheEndOfPairs(kTwo); }
 
+TEST(HostsPairsTest, AFinishWaitsWhereAnotherRankSettles) { CheckASettleBesideAFinish(kTwo); }
+
 TEST(HostsPairsTest, AFinishOfRoundsAgainAtOnceIsCounted) {
   ModelAfterTwoFinishes(kTwo, "local:H=1,max_wait=30ms", false);
 }

@@ -83,9 +83,9 @@ inline void CheckALateStep(const Place& place, const char* method) {
     EXPECT_EQ(held[0][epoch], held[1][epoch]) << method << ", epoch " << epoch;
 }
 
-// Pairs of two ranks end with step 3. Each waits for the other one in its first finish() in vain, and
-// trains on: rank 0 to the end of the pairs, rank 1 to its second finish(). Both leave the pairs
-// with one model.
+// Pairs of two ranks end with step 3. Each waits for the other one in its first finish() in vain,
+// and trains on: rank 0 to the end of the pairs, rank 1 to its second finish(). Both leave the
+// pairs with one model.
 inline void CheckTheEndOfPairs(const Place& place) {
   std::atomic<bool> has_trained_on{false}, is_at_end{false};
   double held[2] = {};
@@ -111,6 +111,28 @@ inline void CheckTheEndOfPairs(const Place& place) {
   });
   EXPECT_EQ(held[0], held[1]);
   EXPECT_NEAR(held[0], MeanOf(2, 3), 1e-6);
+}
+
+// Rank 0 waits in a settle(), as before a checkpoint, in vain, and trains on to its finish(). Rank
+// 1 comes to its own settle() then, trains on, and finishes: all that both have learnt is in the
+// mean.
+inline void CheckASettleBesideAFinish(const Place& place) {
+  std::atomic<bool> has_trained_on{false}, waits{false};
+  RunRanks(place, [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("swarm:H=8,max_wait=30ms"), COVEY_OK) << adapter.error.message;
+    ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
+    while (rank == 1 && !waits) std::this_thread::yield();
+    ASSERT_EQ(adapter.Settle(), rank == 0 ? COVEY_TIMEOUT : COVEY_OK) << adapter.error.message;
+    ASSERT_EQ(adapter.Step(1), COVEY_OK) << adapter.error.message;
+    covey_code code = COVEY_TIMEOUT;
+    while (code == COVEY_TIMEOUT) {
+      code = adapter.Finish();
+      waits = true;
+    }
+    ASSERT_EQ(code, COVEY_OK) << adapter.error.message;
+    EXPECT_NEAR(adapter.model[1][0], MeanOf(2, 2), 1e-6);
+  });
 }
 
 // The number `key` in a JSON text; UINT64_MAX: there is none.

@@ -186,6 +186,10 @@ TEST(TrainerPairsTest, AFinishAgainAtOnceIsCounted) {
 
 TEST(TrainerPairsTest, AllLeavePairsWithOneModel) { CheckTheEndOfPairs(Place{2, ""}); }
 
+TEST(TrainerPairsTest, AFinishWaitsWhereAnotherRankSettles) {
+  CheckASettleBesideAFinish(Place{2, ""});
+}
+
 TEST(TrainerPairsTest, AnyRankLooksAtAnyOtherAlone) {
   std::barrier all(3);
   RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {

@@ -164,8 +164,8 @@ class _Distributed(torch.optim.Optimizer):
     def version(self) -> int:
         """How many steps were done: by the ranks that this one has averaged with, where it has done
         fewer. Set it, on every rank alike, when training is taken up again: it says where in its
-        warm-up and in its local steps the method is. A rank that comes to ``finish()`` when all
-        others have left ends with their parameters and its own count."""
+        warm-up and in its local steps the method is. After ``finish()`` it is the same on all ranks
+        that have met there, but for those of a method in pairs, which count their own steps."""
         return self._covey_progress.version
 
     @version.setter

@@ -225,7 +225,7 @@ bool PairSimulation::Finish(int32_t rank, int epoch) {
   if (!journal_.HasPushed(rank))
     journal_.Fail("6: rank " + std::to_string(rank) + " finishes with steps that it keeps");
   player.local_steps = 0;
-  player.gossip->Finish(static_cast<uint64_t>(epoch + 1));
+  player.gossip->Finish(FinishNumber::Of(static_cast<uint64_t>(epoch + 1), swarm_.keeps_own));
   player.finishes = true;
   bool gives_up = false;
   while (!closing_ && !gives_up && IsAwaited(player.gossip->Unfinished())) {

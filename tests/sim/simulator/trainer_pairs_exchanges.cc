@@ -9,6 +9,18 @@ namespace {
 
 constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
 
+bool IsOfModels(Stage stage) { return stage == Stage::kAverage || stage == Stage::kMix; }
+
+// Of what `member` gives to an exchange of all, for `rank`.
+double WeightOf(int32_t member, int32_t rank, const Trainer::Exchange& exchange, size_t size) {
+  if (exchange.stage == Stage::kAverage) return 1 / static_cast<double>(size);
+  if (exchange.stage != Stage::kMix) return 1;
+  if (member == rank) return exchange.row.own;
+  for (const Neighbor& neighbor : exchange.row.from)
+    if (neighbor.rank == member) return neighbor.weight;
+  return 0;
+}
+
 }  // namespace
 
 void TrainerPairsSimulation::Exchange(int32_t rank) {
@@ -48,15 +60,17 @@ void TrainerPairsSimulation::BeginExchange(int32_t rank) {
   if (IsOfPairs(stage) || IsOfRounds(stage)) return;
   if (!swarm_.is_mixed) return Fail("4: an exchange that is not of pairs");
   Meeting& meeting = meetings_[player.meetings++];
-  if (meeting.gradients.empty()) meeting.stage = stage;
+  if (meeting.given.empty()) meeting.stage = stage;
   // One that has trained on in finish() may do a step where the others finish again.
   player.has_left = meeting.stage != stage;
   if (player.has_left && verdict_.trained_on == 0)
     Fail("6: rank " + std::to_string(rank) + " exchanges something else, at step " +
          std::to_string(player.exchange.step));
-  if (player.exchange.may_differ) Fail("6: models may differ where all parts before have ended");
-  meeting.gradients[rank] = player.gradients;
+  meeting.given[rank] = player.gradients;
+  if (IsOfModels(stage))
+    std::memcpy(meeting.given[rank].data(), player.held.data(), sizeof(player.model));
   meeting.step = std::max(meeting.step, player.exchange.step);
+  meeting.may_differ |= player.exchange.may_differ;
 }
 
 bool TrainerPairsSimulation::Perform(int32_t rank, Time deadline, Status* status,
@@ -75,7 +89,7 @@ bool TrainerPairsSimulation::Perform(int32_t rank, Time deadline, Status* status
 bool TrainerPairsSimulation::Meet(int32_t rank, StageResult* result) {
   Player& player = At(rank);
   const Meeting& meeting = meetings_.at(player.meetings - 1);
-  if (meeting.gradients.size() < players_.size()) {
+  if (meeting.given.size() < players_.size()) {
     const auto is_through = [](const Player& other) { return other.is_through; };
     player.has_left = std::any_of(players_.begin(), players_.end(), is_through);
     // Ranks that have trained on may come to a part that others do not.
@@ -83,10 +97,14 @@ bool TrainerPairsSimulation::Meet(int32_t rank, StageResult* result) {
     return false;
   }
   result->step = meeting.step;
-  if (meeting.stage != Stage::kReduce) return true;
-  player.gradients = {};
-  for (const auto& [member, gradients] : meeting.gradients)
-    for (size_t i = 0; i < kElements; ++i) player.gradients[i] += gradients[i];
+  result->may_differ = meeting.may_differ;
+  Numbers sum{};
+  for (const auto& [member, given] : meeting.given) {
+    const double weight = WeightOf(member, rank, player.exchange, players_.size());
+    for (size_t i = 0; i < kElements; ++i) sum[i] += weight * given[i];
+  }
+  if (meeting.stage == Stage::kReduce) player.gradients = sum;
+  if (IsOfModels(meeting.stage)) std::memcpy(player.held.data(), sum.data(), sizeof(sum));
   return true;
 }
 
@@ -106,7 +124,7 @@ void TrainerPairsSimulation::OnExchanged(int32_t rank) {
   Epoch& left = left_[part];
   left.Add(player.Progress(), player.learnt);
   const std::string apart = left.Apart();
-  const bool is_known = left.models.size() == players_.size() && verdict_.trained_on == 0;
+  const bool is_known = left.models.size() == players_.size() && verdict_.killed == 0;
   if (is_known && !apart.empty()) Fail("7: " + apart);
 }
 

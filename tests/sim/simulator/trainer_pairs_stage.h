@@ -77,9 +77,10 @@ class TrainerPairsSimulation final : public InprocWatcher {
   };
   // An exchange of all.
   struct Meeting {
-    std::map<int32_t, Numbers> gradients;
+    std::map<int32_t, Numbers> given;  // gradients, or models
     Stage stage{};
     int64_t step = 0;
+    bool may_differ = false;
   };
 
   Player& At(int32_t rank) { return players_[static_cast<size_t>(rank)]; }
@@ -98,6 +99,7 @@ class TrainerPairsSimulation final : public InprocWatcher {
   void Yield(int32_t rank);
   void Main(int32_t rank);
   void Step(int32_t rank);
+  bool IsToCallAgain(int32_t rank, const Status& status, uint64_t tries);
   void BeginPass(int32_t rank);
   void EndEpoch(int32_t rank, uint64_t epoch);
   bool Gather(int32_t rank, bool settles);

@@ -11,7 +11,7 @@ std::string Others(Rng* rng, uint64_t warm_ups) {
   const std::string local = "H=" + std::to_string(1 + rng->Below(4)) + "," + wait;
   constexpr const char* kAdmit[] = {"solo", "0.5", "all", "majority"};
   const std::string warm_up = ",warmup_steps=" + std::to_string(rng->Below(warm_ups));
-  switch (rng->Below(6)) {
+  switch (rng->Below(8)) {
     case 0:
       return "allreduce";
     case 1:
@@ -21,6 +21,10 @@ std::string Others(Rng* rng, uint64_t warm_ups) {
     case 3:
       return "local:" + local;
     case 4:
+      return "local:H=" + std::to_string(1 + rng->Below(4));
+    case 5:
+      return rng->Percent(50) ? "dpsgd:topology=ring" : "dpsgd:topology=exponential,order=atc";
+    case 6:
       return "swarm:max_wait=" + std::to_string(1 + rng->Below(3)) + "ms";
     default:
       return "diloco:" + local;
@@ -59,16 +63,18 @@ TrainerPairsSwarm::TrainerPairsSwarm(Rng* rng, int32_t ranks, bool mixes) {
   if (mixes) Mix(&apart);
 }
 
-// The pairs are one part of several. No rank dies: the others may have to wait for all.
+// The pairs are one part of several.
 void TrainerPairsSwarm::Mix(Rng* rng) {
   is_mixed = true;
-  most_killed = 0;
   steps = 2 + rng->Below(8);
   const uint64_t at = 1 + rng->Below(steps), next = at + 1 + rng->Below(steps);
   const std::string pairs = method;
   const bool begins_with_pairs = rng->Percent(30), ends_with_others = rng->Percent(40);
-  method = begins_with_pairs ? pairs : Others(rng, at);
-  AddPart(begins_with_pairs ? Others(rng, 1) : pairs, at);
+  const std::string others = Others(rng, begins_with_pairs ? 1 : at);
+  method = begins_with_pairs ? pairs : others;
+  AddPart(begins_with_pairs ? others : pairs, at);
+  // Elsewhere the others wait for all, or train on in rounds that have an end.
+  if (!begins_with_pairs || others.find("us") == std::string::npos) most_killed = 0;
   if (!begins_with_pairs && ends_with_others) AddPart(Others(rng, 1), next);
   // In rounds without an end those that have gone on need not meet the others again.
   is_strict |= begins_with_pairs || ends_with_others;

@@ -11,6 +11,8 @@ namespace {
 // Else waiting ranks might miss each other for ever; on several hosts they wait for messages, too.
 constexpr uint64_t kMostTrainedOn = 1000, kMostTrainedOnFar = 200;
 
+constexpr uint64_t kMostTries = 60;  // of a call before a rank gives its training up
+
 }  // namespace
 
 void TrainerPairsSimulation::Main(int32_t rank) {
@@ -38,23 +40,33 @@ void TrainerPairsSimulation::Step(int32_t rank) {
   Trainer& trainer = *At(rank).trainer;
   const Time begun = network_.clock().Now();
   Status status = Status::Ok();
+  uint64_t tries = 0;
   do {
     status = Drive(rank, [&] { return trainer.OnStep("", network_.clock().Now()); });
     const bool waits = network_.clock().Now() - begun > kSecond;
     if (waits && !swarm_.is_mixed) return Fail("5: a step waits");
-  } while ((status.code() == StatusCode::kAborted ||
-            (swarm_.is_mixed && status.code() == StatusCode::kTimeout)) &&
-           !closing_ && !At(rank).has_left);
+  } while (IsToCallAgain(rank, status, ++tries));
   if (!status.ok() && !closing_ && !At(rank).has_left)
     Fail("4: a step ends with " + status.message());
 }
 
+// A step, a pass or the end of an epoch has ended so, for the `tries`-th time.
+bool TrainerPairsSimulation::IsToCallAgain(int32_t rank, const Status& status, uint64_t tries) {
+  Player& player = At(rank);
+  // Those that have died may have had what this rank needs.
+  const bool is_in_want = status.code() == StatusCode::kExhausted || tries > kMostTries;
+  player.has_left |= swarm_.is_mixed && verdict_.killed > 0 && is_in_want;
+  if (closing_ || player.has_left) return false;
+  return status.code() == StatusCode::kAborted ||
+         (swarm_.is_mixed && status.code() == StatusCode::kTimeout);
+}
+
 void TrainerPairsSimulation::BeginPass(int32_t rank) {
   Status status = Status::Ok();
+  uint64_t tries = 0;
   do {
     status = Drive(rank, [&] { return At(rank).trainer->OnPass(network_.clock().Now()); });
-  } while ((status.code() == StatusCode::kAborted || status.code() == StatusCode::kTimeout) &&
-           !closing_ && !At(rank).has_left);
+  } while (IsToCallAgain(rank, status, ++tries));
   if (!status.ok() && !closing_ && !At(rank).has_left)
     Fail("4: a pass begins with " + status.message());
 }
@@ -84,7 +96,7 @@ void TrainerPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
 bool TrainerPairsSimulation::Gather(int32_t rank, bool settles) {
   Player& player = At(rank);
   player.has_gone_on = false;
-  while (!closing_) {
+  for (uint64_t tries = 1; !closing_; ++tries) {
     const Status status = Drive(rank, [&] {
       const Time now = network_.clock().Now();
       return settles ? player.trainer->OnSettle(now)
@@ -94,8 +106,12 @@ bool TrainerPairsSimulation::Gather(int32_t rank, bool settles) {
     verdict_.timeouts += status.code() == StatusCode::kTimeout ? 1 : 0;
     // Between hosts all ranks that had the mean may have died.
     const bool is_lost = player.channels != nullptr && status.code() == StatusCode::kAborted;
-    if (is_lost && 2 * verdict_.killed >= players_.size()) return false;
-    if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted) {
+    const bool may_be_lost = is_lost && 2 * verdict_.killed >= players_.size();
+    player.has_left |= may_be_lost && swarm_.is_mixed;
+    if (may_be_lost) return false;
+    const bool is_again = IsToCallAgain(rank, status, tries);
+    if (player.has_left) return false;
+    if (!is_again && status.code() != StatusCode::kTimeout) {
       Fail("4: an epoch ends with " + status.message());
       return false;
     }
