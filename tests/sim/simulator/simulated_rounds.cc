@@ -11,20 +11,21 @@ constexpr int32_t kLog = 2;  // where the method leaves it open
 
 }  // namespace
 
-RoundsPort::Bundle SimulatedBundle(const MethodPlan& plan, int32_t size, int32_t self,
-                                   size_t count) {
+RoundsPort::Bundle SimulatedBundle(const MethodPlan& plan, const Group& group, size_t count) {
   const MethodRounds& rounds = plan.rounds;
   const RoundSpan span{DType::kF64, count};
   return {.name = "simulated",
-          .shape = {.size = size,
+          .shape = {.size = group.size(),
                     .log = rounds.log == kAuto ? kLog : static_cast<int32_t>(rounds.log),
                     .hypers = plan.payload == Payload::kGradients ? 0 : 1,
                     .models = {.group_size = static_cast<int32_t>(rounds.group_size),
                                .sync_every = static_cast<uint64_t>(rounds.sync_every),
                                .ending = static_cast<uint64_t>(rounds.ending),
+                               .hosts = group.hosts,
+                               .cross_every = rounds.cross_every,
                                .has_deltas = plan.payload == Payload::kDelta}},
           .layout = RoundLayout({&span, 1}, 64),
-          .options = {.self = self,
+          .options = {.self = ToInt(group.my_index),
                       .admission = RuleOf(rounds),
                       .max_wait = rounds.max_wait.time,
                       .skips_ahead = rounds.skips_ahead,

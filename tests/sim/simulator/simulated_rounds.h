@@ -25,9 +25,8 @@ struct SimulatedRounds {
   }
 };
 
-// Those of rank `self` of `size`: `count` float64 in one span.
-RoundsPort::Bundle SimulatedBundle(const MethodPlan& plan, int32_t size, int32_t self,
-                                   size_t count);
+// Those of a member of the group: `count` float64 in one span.
+RoundsPort::Bundle SimulatedBundle(const MethodPlan& plan, const Group& group, size_t count);
 
 // `part->port` is open. The rounds begin at version `from`, of a trainer that ends at `end`. All
 // that is named here outlives them.

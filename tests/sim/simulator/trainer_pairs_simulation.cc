@@ -30,7 +30,7 @@ uint64_t ChannelOf(int64_t from, uint64_t which) {
 
 TrainerPairsSimulation::TrainerPairsSimulation(uint64_t seed, int32_t ranks, Setting setting)
     : rng_(seed),
-      swarm_(&rng_, ranks, setting.mixes),
+      swarm_(&rng_, ranks, setting.mixes, setting.is_far),
       network_({.size = swarm_.size,
                 .seed = seed,
                 .region_bytes = kRegionBytes,
@@ -69,6 +69,7 @@ void TrainerPairsSimulation::OpenAll() {
                             {.arena_bytes = kRegionBytes, .put_bytes = 64}, &player.transport);
     CHECK(opened.ok(), opened.message().c_str());
     player.channels = std::make_unique<RankChannels>(player.transport.get());
+    player.group.hosts = HostsOf(player);
   }
 }
 
@@ -126,7 +127,7 @@ void TrainerPairsSimulation::OpenRoundsFrom(int64_t from) {
     SimulatedRounds& part = player.rounds[from];
     Transport& transport = network_.transport(Rank{r});
     const MethodPlan plan = method_.Plan(ViewOf(player.group), from);
-    RoundsPort::Bundle bundle = SimulatedBundle(plan, swarm_.size, r, kWithGap);
+    RoundsPort::Bundle bundle = SimulatedBundle(plan, player.group, kWithGap);
     part.payload = plan.payload;
     if (is_far_) {
       part.port = std::make_unique<ReplicaPort>(std::move(bundle), &player.group, HostsOf(player),
@@ -153,12 +154,13 @@ void TrainerPairsSimulation::OpenRoundsFrom(int64_t from) {
 }
 
 PairsPort::Bundle TrainerPairsSimulation::BundleOf(int32_t rank, int64_t from) {
-  const MethodPairs pairs = method_.Plan(ViewOf(At(rank).group), from).pairs;
+  const MethodView view = ViewOf(At(rank).group);
+  const MethodPairs pairs = method_.Plan(view, from).pairs;
   const RoundSpan span{DType::kF64, kWithGap};
   return {.name = "simulated",
           .layout = RoundLayout({&span, 1}, 64),
           .self = rank,
-          .rule = {.topology = {.kind = pairs.topology, .size = swarm_.size, .seed = pairs.seed},
+          .rule = {.topology = TopologyOf(pairs, view),
                    .all_begin = pairs.all_begin,
                    .local_steps = pairs.local_steps,
                    .is_random = pairs.is_random,

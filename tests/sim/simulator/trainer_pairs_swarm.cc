@@ -33,7 +33,7 @@ std::string Others(Rng* rng, uint64_t warm_ups) {
 
 }  // namespace
 
-TrainerPairsSwarm::TrainerPairsSwarm(Rng* rng, int32_t ranks, bool mixes) {
+TrainerPairsSwarm::TrainerPairsSwarm(Rng* rng, int32_t ranks, bool mixes, bool is_far) {
   size = ranks > 0 ? ranks : static_cast<int32_t>(2 + rng->Below(5));
   const bool is_swarm = rng->Percent(50);
   method = is_swarm ? "swarm:H=" + std::to_string(1 + rng->Below(4)) : "adpsgd:";
@@ -60,17 +60,21 @@ TrainerPairsSwarm::TrainerPairsSwarm(Rng* rng, int32_t ranks, bool mixes) {
   longest_delay = static_cast<Time>(1 + apart.Below(200)) * kMicrosecond;
   if (apart.Percent(30)) longest_clog = static_cast<Time>(1 + apart.Below(3)) * kMillisecond;
   if (apart.Percent(30)) refusal_percent = 20;
-  if (mixes) Mix(&apart);
+  if (mixes) Mix(&apart, is_far);
 }
 
 // The pairs are one part of several.
-void TrainerPairsSwarm::Mix(Rng* rng) {
+void TrainerPairsSwarm::Mix(Rng* rng, bool is_far) {
   is_mixed = true;
+  // Else messages come faster than a slow rank takes them.
+  if (is_far) switch_permille = std::min<uint64_t>(switch_permille, 50);
   steps = 2 + rng->Below(8);
   const uint64_t at = 1 + rng->Below(steps), next = at + 1 + rng->Below(steps);
-  const std::string pairs = method;
+  const std::string cross = ",cross_every=" + std::to_string(is_far ? 1 + rng->Below(3) : 1);
+  const std::string pairs = method + cross;
   const bool begins_with_pairs = rng->Percent(30), ends_with_others = rng->Percent(40);
-  const std::string others = Others(rng, begins_with_pairs ? 1 : at);
+  std::string others = Others(rng, begins_with_pairs ? 1 : at);
+  if (others.starts_with("wagma")) others += cross;
   method = begins_with_pairs ? pairs : others;
   AddPart(begins_with_pairs ? others : pairs, at);
   // Elsewhere the others wait for all, or train on in rounds that have an end.

@@ -28,12 +28,12 @@ struct TrainerPairsSwarm {
   uint64_t refusal_percent = 0;
   bool is_mixed = false;  // with other parts before the pairs, or after them
 
-  // With that many ranks; 0: a few. `mixes`: see is_mixed.
-  TrainerPairsSwarm(Rng* rng, int32_t ranks, bool mixes);
+  // With that many ranks; 0: a few. `mixes`: see is_mixed. `is_far`: on several hosts.
+  TrainerPairsSwarm(Rng* rng, int32_t ranks, bool mixes, bool is_far);
   std::string ToString() const;
 
  private:
-  void Mix(Rng* rng);
+  void Mix(Rng* rng, bool is_far);
   void AddPart(std::string part, uint64_t step);
 };
 

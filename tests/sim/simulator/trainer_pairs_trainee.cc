@@ -61,11 +61,15 @@ bool TrainerPairsSimulation::IsToCallAgain(int32_t rank, const Status& status, u
          (swarm_.is_mixed && status.code() == StatusCode::kTimeout);
 }
 
+// Or looks whether others need its state, between two steps.
 void TrainerPairsSimulation::BeginPass(int32_t rank) {
+  Trainer& trainer = *At(rank).trainer;
+  const bool serves = rng_.Percent(20);
   Status status = Status::Ok();
   uint64_t tries = 0;
   do {
-    status = Drive(rank, [&] { return At(rank).trainer->OnPass(network_.clock().Now()); });
+    const Time now = network_.clock().Now();
+    status = Drive(rank, [&] { return serves ? trainer.OnServe(now) : trainer.OnPass(now); });
   } while (IsToCallAgain(rank, status, ++tries));
   if (!status.ok() && !closing_ && !At(rank).has_left)
     Fail("4: a pass begins with " + status.message());

@@ -105,7 +105,7 @@ void TrainerSimulation::OpenParts(int32_t rank) {
   for (const int64_t from : Trainer::PartsOf(Admission::kRounds, method_, view, 0, swarm_.end)) {
     const MethodPlan plan = method_.Plan(view, from);
     player.parts[from].payload = plan.payload;
-    player.parts[from].port = NewPort(rank, SimulatedBundle(plan, swarm_.size, rank, kWithGap));
+    player.parts[from].port = NewPort(rank, SimulatedBundle(plan, player.group, kWithGap));
   }
 }
 
