@@ -21,7 +21,8 @@ class RankChannels {
     bool is_right = true;
     Rank from = kNoRank;
     Bytes frame;
-    while (transport_->TryReceive(&from, &frame))
+    // As many as the engine takes in a pass: to a slow rank more come meanwhile.
+    for (int i = 0; i < kMailPerPass && transport_->TryReceive(&from, &frame); ++i)
       is_right &= Fragmenter::IsFrame(frame) && mux_.OnFrame(from, std::move(frame), now);
     for (const PeerLoss& loss : transport_->PollPeers()) mux_.OnLoss(loss.rank);
     bool moved = false;
@@ -30,6 +31,8 @@ class RankChannels {
   }
 
  private:
+  static constexpr int kMailPerPass = 64;
+
   Transport* transport_;
   ChannelMux mux_;
 };

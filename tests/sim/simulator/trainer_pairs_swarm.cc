@@ -66,8 +66,6 @@ TrainerPairsSwarm::TrainerPairsSwarm(Rng* rng, int32_t ranks, bool mixes, bool i
 // The pairs are one part of several.
 void TrainerPairsSwarm::Mix(Rng* rng, bool is_far) {
   is_mixed = true;
-  // Else messages come faster than a slow rank takes them.
-  if (is_far) switch_permille = std::min<uint64_t>(switch_permille, 50);
   steps = 2 + rng->Below(8);
   const uint64_t at = 1 + rng->Below(steps), next = at + 1 + rng->Below(steps);
   const std::string cross = ",cross_every=" + std::to_string(is_far ? 1 + rng->Below(3) : 1);
