@@ -64,8 +64,8 @@ enum class MemberState : uint8_t {
   kDead = 3,      // in the middle of an epoch; for ever
   kLeaves = 4,    // it had finished, and would rather train on: the barrier says whether it may
 };
-// The number with which a member finishes (gossip-P18): of its finishes before, and even if it
-// settles (gossip-P19), which is less than the same one otherwise.
+// The number with which a member finishes: twice that of its finishes (gossip-P18), and one more
+// unless it settles (gossip-P19).
 struct FinishNumber {
   static constexpr uint64_t kLastTimes = (uint64_t{1} << 28) - 1;  // above all others
 
