@@ -204,8 +204,8 @@ COVEY_API covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer 
 
 /* Instead of a step, by every member, before a checkpoint: nothing that this rank has learnt is
  * with another one, or in flight, afterwards. In pairs its model becomes all that is its own, with
- * what others have made of it, and covey_trainer_finish of another rank waits for this rank's, too;
- * in rounds it is a strict covey_trainer_finish; else there is nothing to do. When ranks are missing
+ * what others have made of it, and covey_trainer_finish of another rank waits for this rank's; in
+ * rounds it is a strict covey_trainer_finish; else there is nothing to do. When ranks are missing
  * for max_wait it ends with COVEY_TIMEOUT, and goes on when called again. Does not wait. */
 COVEY_API covey_code covey_trainer_settle(covey_runtime* runtime, covey_trainer trainer,
                                           covey_error* error);

@@ -7,6 +7,7 @@
 
 #include <ucontext.h>
 
+#include <csetjmp>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -30,15 +31,18 @@ class Fiber {
  private:
   static void Enter(unsigned high, unsigned low);
   void Main();
+  void SwitchIn();
+  void SwitchOut();
   void EnterStack(void* fake_stack);
   // Inlined: ThreadSanitizer takes the calls of a fiber to return on that fiber.
   [[gnu::always_inline]] inline void LeaveStack(bool for_ever, void** fake_stack);
 
   std::function<void()> body_;
   std::unique_ptr<std::byte[]> stack_;
-  ucontext_t inside_;
+  ucontext_t inside_;  // where the first change to this stack leads
   ucontext_t outside_;
-  bool done_ = false;
+  jmp_buf inside_at_, outside_at_;  // the others
+  bool has_begun_ = false, done_ = false;
   // The facts that sanitizers need of either stack.
   const void* outside_bottom_ = nullptr;
   size_t outside_bytes_ = 0;
