@@ -87,7 +87,7 @@ class Gossip {
   // the same on all ranks.
   std::vector<int32_t> Unfinished();
   // The mean of all that have finished, and of those that live, in rank order; OwnModel instead if
-  // the one with the lowest number settles.
+  // the member with the lowest number is in settle().
   void Mean(std::span<void* const> model);
   // At any time, alone: the mean of the models that members have published last, without those of
   // dead members and of those that change while they are read. False: there is none.

@@ -65,7 +65,7 @@ enum class MemberState : uint8_t {
   kLeaves = 4,    // it had finished, and would rather train on: the barrier says whether it may
 };
 // The number with which a member finishes: twice that of its finishes (gossip-P18), and one more
-// unless it settles (gossip-P19).
+// unless it is in settle() (gossip-P19).
 struct FinishNumber {
   static constexpr uint64_t kLastTimes = (uint64_t{1} << 28) - 1;  // above all others
 

@@ -76,7 +76,7 @@ std::vector<Stage> Trainer::FinishStages() const {
   if (rounds_.has_value()) return rounds_->FinishStages();
   // train-T17: a checkpoint of pairs is of each rank's own model.
   if (pairs_.has_value()) return settles ? pairs_->SettleStages() : pairs_->FinishStages();
-  // train-T17: where all wait for the gradients or models of all there is nothing to settle.
+  // train-T17: settle() changes nothing where all wait for the gradients or models of all.
   if (settles) return {};
   return {Stage::kAgree};
 }

@@ -177,7 +177,7 @@ class Trainer {
 
  private:
   enum class Phase : uint8_t { kIdle, kExchange, kAction, kHalted };
-  // A finish() that waits for all, one that may go on without some, a settle().
+  // finish() that waits for all members, finish() that may go on without some, settle().
   enum class End : uint8_t { kStrict, kGoesOn, kSettle };
 
   Ready Begin(std::vector<Stage> stages, bool is_finish, Time now);

@@ -89,8 +89,8 @@ void Trainer::EndPart() {
     stages_.insert(stages_.end(), state.begin(), state.end());
   }
   if (at_ == stages_.size() && is_finish_ && std::exchange(has_left_, false)) {
-    // train-T7: a member that has left the rounds in a step comes to finish() in the next part,
-    // train-T17: or to settle(), by which members must do the same there.
+    // train-T7, train-T17: a member that has left the rounds in a step calls finish(), or settle(),
+    // in the next part.
     BeginPart();
     Insert(FinishStages());
   }

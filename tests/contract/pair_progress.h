@@ -113,9 +113,8 @@ inline void CheckTheEndOfPairs(const Place& place) {
   EXPECT_NEAR(held[0], MeanOf(2, 3), 1e-6);
 }
 
-// Rank 0 waits in a settle(), as before a checkpoint, in vain, and trains on to its finish(). Rank
-// 1 comes to its own settle() then, trains on, and finishes: all that both have learnt is in the
-// mean.
+// Rank 0 waits in settle() in vain, and trains on to its finish(). Then rank 1 calls settle(),
+// trains on, and finishes: the mean has all that both have learnt.
 inline void CheckASettleBesideAFinish(const Place& place) {
   std::atomic<bool> has_trained_on{false}, waits{false};
   RunRanks(place, [&](int rank, covey_runtime*& runtime) {

@@ -11,7 +11,7 @@ constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
 
 bool IsOfModels(Stage stage) { return stage == Stage::kAverage || stage == Stage::kMix; }
 
-// Of what `member` gives to an exchange of all, for `rank`.
+// The weight, in the result of `rank`, of what `member` gives to an exchange of all.
 double WeightOf(int32_t member, int32_t rank, const Trainer::Exchange& exchange, size_t size) {
   if (exchange.stage == Stage::kAverage) return 1 / static_cast<double>(size);
   if (exchange.stage != Stage::kMix) return 1;

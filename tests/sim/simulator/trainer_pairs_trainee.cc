@@ -95,7 +95,7 @@ void TrainerPairsSimulation::EndEpoch(int32_t rank, uint64_t number) {
   CheckEqual(player, swarm_.epochs + number);
 }
 
-// Ends an epoch by finish(), or by settle() as before a checkpoint, again after each timeout.
+// Ends an epoch by finish(), or by settle(), which it calls again after each timeout.
 // Returns true once it has returned Ok, and false if the simulation ends or fails first.
 bool TrainerPairsSimulation::Gather(int32_t rank, bool settles) {
   Player& player = At(rank);
