@@ -221,6 +221,7 @@ CODE_MUTANTS = {
     "train_pass_waits_for_any_version": (["core/train/pass_clock.cc"], "PassClockTest.*"),
     "train_momenta_stay_apart": (["core/train/trainer.cc"], "TrainerPartsTest.StateIsAveraged*"),
     "train_residual_is_lost": (["core/engine/trainer_codec.cc"], "TrainerCodecTest.*"),
+    "train_restored_version_goes_back": (["core/train/trainer_position.cc"], "TrainerTest.ARest*"),
     "train_pass_ends_pairs": (["core/train/trainer_parts.cc"], "TrainerPartsTest.APassEnds*"),
     "train_settle_goes_on_as_a_finish": (
         ["core/train/trainer.cc"],

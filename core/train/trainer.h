@@ -169,7 +169,7 @@ class Trainer {
     bool takes_gradients = true;              // the next step() does; else it goes on with its own
   };
   Position position() const;
-  // kInvalidArgument: rounds of gradients have begun at another version.
+  // kInvalidArgument: the rounds are at another version.
   Status Restore(const Position& position);
   bool IsIdle() const { return phase_ == Phase::kIdle; }
   // The part in rounds or pairs that the next step belongs to, or the one under way.

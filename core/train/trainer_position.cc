@@ -55,6 +55,13 @@ Status Trainer::Restore(const Position& position) {
                                    " are at version " + std::to_string(rounds_->reached()) +
                                    ", and not at " + std::to_string(position.begin) +
                                    ": open a trainer that begins there instead");
+  // train-T26: version() counts on from that of the rounds; versions of deltas count exchanges.
+  const bool counts = rounds_.has_value() && rounds_->payload() != Payload::kDelta;
+  if (counts && position.version != position.begin + position.local)
+    return Status::InvalidArgument(
+        "version " + std::to_string(position.version) + " is not the one of rounds that begin at " +
+        std::to_string(position.begin) + " and " + std::to_string(position.local) +
+        " steps since: each version of " + choice_.At(rounds_->from()).OwnText() + " counts");
   version_ = position.version;
   step_ = position.step;
   may_differ_ = position.may_differ;

@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 import time
 import unittest
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 from ranks import SEED, Pool, also
 from save_nets import Training
@@ -113,6 +113,29 @@ def skips_and_saves(method: str, folder: str) -> Tuple[int, int, Dict[str, Any],
     return steps, loaded.steps, *found
 
 
+def takes_turns_and_saves(folder: str) -> List[int]:
+    """The ranks step one after the other: there are more versions than steps of any rank. The
+    version before a save, after it, after help for others, a step, a load and a step again."""
+    training = Training("eager:admit=solo,max_wait=60s,grace=0s")
+    for turn in range(2):
+        if turn == hvd.rank():
+            training.train(turn, 3)
+        hvd.barrier()
+    training.optimizer.finish()
+    versions = [training.optimizer.version]
+    training.save(f"{folder}/it")
+    versions.append(training.optimizer.version)
+    training.optimizer._covey_trainer.help()
+    versions.append(training.optimizer.version)
+    training.train(3, 1)
+    versions.append(training.optimizer.version)
+    training.load(f"{folder}/it")
+    versions.append(training.optimizer.version)
+    training.train(3, 1)
+    versions.append(training.optimizer.version)
+    return versions
+
+
 def keeps_functions() -> int:
     """What is called before updates still is, after save() and load()."""
     called = []
@@ -179,6 +202,16 @@ class SaveTest(unittest.TestCase):
                     ahead, late = job.call(skips_and_saves, method, folder)
                 self.assertLess(late[0], ahead[0])
                 self.assertEqual((ahead[1], late[1]), (ahead[0], ahead[0]))
+
+    def test_versions_go_on_where_ranks_have_taken_turns(self) -> None:
+        with Pool(2, __file__) as job, tempfile.TemporaryDirectory() as folder:
+            for before, saved, helped, stepped, loaded, again in job.call(
+                takes_turns_and_saves, folder
+            ):
+                self.assertGreater(before, 3)
+                self.assertEqual((saved, helped, loaded), (before, before, before))
+                self.assertGreater(stepped, before)
+                self.assertGreater(again, before)
 
     def test_functions_before_updates_stay(self) -> None:
         with Pool(2, __file__) as job:

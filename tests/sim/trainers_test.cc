@@ -35,6 +35,7 @@ TEST(TrainersTest, EverythingHolds) {
             {"went on without ranks", &V::went_on},
             {"rounds left", &V::left},
             {"finished", &V::finished},
+            {"settled", &V::settled},
             {"strictly, at once after one that was not strict", &V::gathered},
             {"all counted", &V::whole, 3},
             {"ranks that went on to rounds of models", &V::handed_over, 5},

@@ -142,10 +142,9 @@ class Progress:
 
     @property
     def begin(self) -> int:
-        """The step with which a trainer begins here. Where rounds have an end, which is a version,
-        a rank that has done fewer steps than others is where all are."""
-        counts = self.plan.in_versions and (self.plan.until < FOREVER or self.plan.warmup > 0)
-        return self.version if counts else self.steps
+        """The step with which a trainer begins here. Where versions are counted, a rank that has
+        done fewer steps is where all are."""
+        return self.version if self.plan.in_versions else self.steps
 
     def check_unchanged(self) -> None:
         """Parameters are what they were when the optimizer was made: their places in memory that

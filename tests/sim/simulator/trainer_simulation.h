@@ -32,7 +32,7 @@ struct TrainerVerdict {
   uint64_t hash = 0;    // of everything that happened
   // Counts of events, for tests that require them.
   uint64_t updates = 0, late = 0, killed = 0, stopped = 0, unfit = 0, refused = 0;
-  uint64_t packed = 0, unpacked = 0, timeouts = 0, left = 0, finished = 0;
+  uint64_t packed = 0, unpacked = 0, timeouts = 0, left = 0, finished = 0, settled = 0;
   uint64_t gathered = 0;            // strict ends of finish() after those of one that was not
   uint64_t went_on = 0;             // ends of finish() without ranks that are missing
   uint64_t deltas = 0, models = 0;  // runs of a method of those

@@ -71,6 +71,8 @@ class TrainerSimulation final : public InprocWatcher {
     bool is_killed = false, has_left = false, has_ended = false;
     bool is_through = false;  // with its script; its process lives on
   };
+  // A finish(), or settle().
+  enum class Ending : uint8_t { kStrict, kGoesOn, kSettle };
   // An exchange of all.
   struct Meeting {
     std::map<int32_t, Numbers> gradients;
@@ -92,7 +94,7 @@ class TrainerSimulation final : public InprocWatcher {
   void BeginPass(int32_t rank);
   void LeaveAfter(int32_t rank, const Status& status, uint64_t tries);
   void Train(int32_t rank, int64_t until, int64_t* count);
-  void Finish(int32_t rank, bool is_strict);
+  void Finish(int32_t rank, Ending ending);
   void CheckGathered(int32_t rank, uint64_t epoch);
   void NoteEnd(int32_t rank);
   void CheckStep(int32_t rank);

@@ -97,6 +97,7 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks, bool is_far) {
   s.longest_delay = static_cast<Time>(1 + apart.Below(100)) * kMicrosecond;
   if (apart.Percent(30)) s.longest_clog = static_cast<Time>(1 + apart.Below(3)) * kMillisecond;
   s.refusal_percent = apart.Percent(30) ? 1 + apart.Below(30) : 0;
+  s.settles = !s.goes_on && apart.Percent(30);
   return s;
 }
 
@@ -105,10 +106,11 @@ std::string TrainerSwarm::ToString() const {
       local_steps > 0 ? " of deltas of " + std::to_string(local_steps) + " steps" : "";
   return std::to_string(size) + " ranks, " + method + deltas + ", steps " + std::to_string(steps) +
          " x " + std::to_string(finishes) + (goes_on ? " not strict" : "") +
-         (gathers ? " and strict" : "") + ", switches " + std::to_string(switch_permille) +
-         " permille, unfit " + std::to_string(unfit_permille) + " permille, refused actions " +
-         std::to_string(refusals_permille) + " permille, stops " + std::to_string(stops_permille) +
-         " permille, killed " + std::to_string(most_killed) + (begins_passes ? ", passes" : "") +
+         (gathers ? " and strict" : "") + (settles ? " settles" : "") + ", switches " +
+         std::to_string(switch_permille) + " permille, unfit " + std::to_string(unfit_permille) +
+         " permille, refused actions " + std::to_string(refusals_permille) + " permille, stops " +
+         std::to_string(stops_permille) + " permille, killed " + std::to_string(most_killed) +
+         (begins_passes ? ", passes" : "") +
          (end < kForever ? ", end " + std::to_string(end) + (ends_at_once ? " at once" : "") : "");
 }
 

@@ -24,6 +24,7 @@ struct TrainerSwarm {
   int64_t local_steps;  // of deltas
   bool goes_on;         // finish() is not strict,
   bool gathers;         // and a strict one follows at once
+  bool settles;         // every second one is a settle()
   uint64_t switch_permille;
   uint64_t unfit_permille;     // of steps
   uint64_t refusals_permille;  // of actions: not done at first

@@ -55,10 +55,16 @@ void TrainerSimulation::Main(int32_t rank) {
     const bool is_over = IsOver(player);
     const bool is_at_end = is_over && (swarm_.ends_at_once || !IsLocal(player));
     player.is_finishing = true;
-    if (!is_at_end && !player.has_left && !closing_) Finish(rank, !swarm_.goes_on);
+    const auto is_there = [&] { return !player.has_left && !closing_; };
+    const bool settles = swarm_.settles && epoch % 2 == 1;
+    const Ending ending = swarm_.goes_on ? Ending::kGoesOn
+                          : settles      ? Ending::kSettle
+                                         : Ending::kStrict;
+    if (!is_at_end && is_there()) Finish(rank, ending);
     const bool gathers = swarm_.gathers && !is_at_end && !IsOver(player);
-    if (gathers && !player.has_left && !closing_) Finish(rank, true);
-    if (gathers && !player.has_left && !closing_) CheckGathered(rank, epoch);
+    if (gathers && is_there()) Finish(rank, Ending::kStrict);
+    const bool is_of_all = gathers || (!swarm_.goes_on && !is_at_end);
+    if (is_of_all && is_there()) CheckGathered(rank, epoch);
     player.is_finishing = false;
     verdict_.over_in_finish += IsOver(player) && !is_over ? 1 : 0;
   }
@@ -136,13 +142,17 @@ void TrainerSimulation::BeginPass(int32_t rank) {
   }
 }
 
-void TrainerSimulation::Finish(int32_t rank, bool is_strict) {
+void TrainerSimulation::Finish(int32_t rank, Ending ending) {
   Player& player = At(rank);
+  const auto call = [&] {
+    const Time now = network_.clock().Now();
+    return ending == Ending::kSettle ? player.trainer->OnSettle(now)
+                                     : player.trainer->OnFinish(ending == Ending::kStrict, now);
+  };
   for (uint64_t tries = 0; !closing_; ++tries) {
-    const Status status =
-        Drive(rank, [&] { return player.trainer->OnFinish(is_strict, network_.clock().Now()); });
+    const Status status = Drive(rank, call);
     if (status.ok() || closing_) {
-      ++verdict_.finished;
+      ++(ending == Ending::kSettle ? verdict_.settled : verdict_.finished);
       return;
     }
     verdict_.timeouts += status.code() == StatusCode::kTimeout ? 1 : 0;

@@ -216,6 +216,24 @@ TEST(TrainerTest, WrongCallsAreRefusedAndChangeNothing) {
   EXPECT_EQ(member.trainer.version(), 1);
 }
 
+TEST(TrainerTest, ARestoredVersionIsTheOneThatItsRoundsCountFrom) {
+  const MethodView view{.size = 2, .rank = GroupIndex{0}};
+  for (const char* method : {"eager", "wagma:S=2,tau=3", "eager:then=allreduce@40"}) {
+    Trainer trainer(Parse(method), view, 6);
+    Trainer::Position position = trainer.position();
+    position.version = 7;
+    position.step = 6;
+    EXPECT_EQ(trainer.Restore(position).code(), StatusCode::kInvalidArgument)
+        << method << ": the next version would be 7 again";
+    EXPECT_EQ(trainer.version(), 6) << method;
+    Trainer another(Parse(method), view, 7);
+    position.begin = 7;
+    EXPECT_TRUE(another.Restore(position).ok()) << method;
+    EXPECT_EQ(another.version(), 7) << method;
+    EXPECT_EQ(another.step(), 6) << method;
+  }
+}
+
 TEST(TrainerTest, AnActionThatWasNotDoneIsGivenAgain) {
   World world("local:H=2", 2);
   Trainer& trainer = world.members[0].trainer;
