@@ -2,8 +2,9 @@
 consensus and barrier in any order, by any method, while ranks are late or stopped. All ranks run
 the same script. Imported by tests and by their ranks; each test brings the trainer (`Training`).
 
-After each strict finish() and each load all ranks have the same bits and the same version, and each
-script comes to its end. A call that ends with Timeout is made again.
+After each strict finish() and each load that follows one all ranks have the same bits and the same
+version; after each load those of this rank that were saved. Each script comes to its end. A
+consensus and a barrier leave the version as it was. A call that ends with Timeout is made again.
 """
 
 from __future__ import annotations
@@ -94,6 +95,29 @@ def draw_finishes(seed: int) -> Script:
     return Script(size, method, [*lines, ("finish", 6)], late)
 
 
+def draw_saves(seed: int) -> Script:
+    """Checkpoints in any order, loaded some steps later, once or several times."""
+    rng = random.Random(seed)
+    method = rng.choice(METHODS).replace("{}", rng.choice(("50ms", "200ms")))
+    size, count = rng.choice((2, 2, 3)), 0
+    lines: List[Line] = []
+    late: Dict[int, Dict[int, float]] = {rank: {} for rank in range(size)}
+    for epoch in range(1, 5):
+        steps = rng.randint(1, 6)
+        count += steps
+        lines += [("steps", steps), ("save", epoch)]
+        if rng.random() < 0.3:
+            lines.insert(-1, (rng.choice(("loose", "finish", "consensus")), epoch))
+        if rng.random() < 0.7:
+            more = rng.randint(0, 4)
+            count += more
+            lines += [("steps", more), ("reload", rng.randint(1, epoch))]
+        for away in late.values():
+            if rng.random() < 0.3:
+                away[count - 1] = rng.choice(LATE_S[:2])
+    return Script(size, method, [*lines, ("steps", 3), ("finish", 5)], late)
+
+
 # ---- On the ranks ------------------------------------------------------------------------------
 
 
@@ -146,6 +170,7 @@ class _Run:
         self.training, self.folder = training, pathlib.Path(folder)
         self.late, self.steps = script.late[covey.rank()], 0
         self.ends: List[End] = []
+        self.saved: Dict[str, Tuple[int, str]] = {}  # Version and digest, by path.
 
     def again(self, call: Callable[..., Any], *args: Any) -> None:
         for _ in range(TRIES):
@@ -163,6 +188,8 @@ class _Run:
 
     def do(self, what: str, number: int) -> None:
         path = str(self.folder / f"saved{number}")
+        is_loaded = what in ("load", "reload")
+        before = self.saved[path] if is_loaded else (self.training.version, "")
         if what == "steps":
             for _ in range(number):
                 self.step()
@@ -175,10 +202,15 @@ class _Run:
             self.training.consensus()
         elif what == "save":
             self.again(self.training.save, path)
-        elif what == "load":
-            self.training.load(path)
+            self.saved[path] = self.training.version, self.digest()
+        elif is_loaded:
+            self.again(self.training.load, path)
         else:
             covey.barrier()
+        if is_loaded:
+            assert (self.training.version, self.digest()) == before, (what, before)
+        if what in ("consensus", "barrier"):
+            assert self.training.version == before[0], (what, self.training.version, before)
         if what in ("finish", "load"):
             self.ends.append((what, self.digest(), self.training.version))
 

@@ -6,7 +6,7 @@ import unittest
 from typing import Any, List
 
 import torch
-from drawn_scripts import End, Script, Training, check, draw, draw_finishes, run_script
+from drawn_scripts import End, Script, Training, check, draw, draw_finishes, draw_saves, run_script
 from ranks import also
 
 import covey
@@ -72,6 +72,10 @@ class ScriptsTest(unittest.TestCase):
     def test_finishes_in_a_row_end_alike(self) -> None:
         for seed in (*range(4), *also(*range(4, 100))):
             check(self, run, seed, draw_finishes(seed))
+
+    def test_what_was_saved_is_there_again(self) -> None:
+        for seed in (*range(4), *also(*range(4, 100))):
+            check(self, run, seed, draw_saves(seed))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any, List
 
-from drawn_scripts import End, Script, Training, check, draw, draw_finishes, run_script
+from drawn_scripts import End, Script, Training, check, draw, draw_finishes, draw_saves, run_script
 from ranks import also
 from tensorflows import IS_RANK, with_operations
 
@@ -75,6 +75,10 @@ class TensorflowScriptsTest(unittest.TestCase):
     def test_finishes_in_a_row_end_alike(self) -> None:
         for seed in (*range(2), *also(*range(2, 100))):
             check(self, run, seed, draw_finishes(seed), self.env)
+
+    def test_what_was_saved_is_there_again(self) -> None:
+        for seed in (*range(4), *also(*range(4, 100))):
+            check(self, run, seed, draw_saves(seed), self.env)
 
 
 if __name__ == "__main__":
