@@ -7,6 +7,7 @@ differ. Each rank can compute what every rank gives, from the seed.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import unittest
 from typing import Any, Callable, List
@@ -231,6 +232,51 @@ def objects(group: Any, rank: int) -> None:
 
 
 @in_subgroup
+def forms(group: Any, rank: int) -> List[str]:
+    """Methods of the group itself, with one tensor in place of lists and no options object; the
+    refusals of wrong ones."""
+    most, minute = dist.ReduceOp.MAX, datetime.timedelta(minutes=1)
+    each = [torch.full((2,), r + 1.0) for r in range(SIZE)]
+    own = each[rank]
+    rows = [torch.full((2,), 10.0 * r + rank) for r in range(SIZE)]
+    into = [torch.zeros(2) for _ in range(SIZE)]
+    for call, expected in (
+        (lambda it: group.allreduce(it), 6),
+        (lambda it: group.allreduce(it, most), 3),
+        (lambda it: group.allreduce(tensor=it, op=most, timeout=minute), 3),
+        (lambda it: group.allreduce([it], most), 3),
+        (lambda it: group.allreduce([it], op=most), 3),
+        (lambda it: group.allreduce(tensors=[it]), 6),
+        (lambda it: group.broadcast(it, 1), 2),
+        (lambda it: group.broadcast(it, root=2, timeout=minute), 3),
+        (lambda it: group.broadcast([it], options_of(1)), 2),
+        (lambda it: group.reduce(it, root=1, op=most), 3 if rank == 1 else rank + 1),
+        (lambda it: group.scatter(it, rows if rank == 2 else [], 2), 10 * rank + 2),
+        (lambda it: group.reduce_scatter(it, rows), 30 * rank + 3),
+        (lambda it: group.reduce_scatter(output=it, input=rows, op=most), 10 * rank + 2),
+    ):
+        tensor = own.clone()
+        call(tensor).wait()
+        equal(tensor, torch.full((2,), float(expected)), f"of {expected}")
+    group.allgather(into, own).wait()
+    equal(torch.stack(into), torch.stack(each), "allgather")
+    group.gather(into if rank == 1 else [], -own, root=1).wait()
+    equal(torch.stack(into), torch.stack(each) * (-1 if rank == 1 else 1), "gather")
+    group.alltoall(output_tensors=into, input_tensors=rows).wait()
+    equal(torch.stack(into)[:, 0], 10 * rank + torch.arange(3.0), "alltoall")
+    group.barrier(timeout=minute).wait()
+    group.barrier().wait()
+    wrong = (lambda: group.broadcast(own), lambda: group.allreduce(own, root=1), group.allgather)
+    said = []
+    for call in wrong:
+        try:
+            call()
+        except TypeError as error:
+            said.append(str(error))
+    return said
+
+
+@in_subgroup
 def refusals(group: Any, rank: int) -> List[str]:
     """The refusals of wrong calls; then all ranks go on."""
     three, calls = torch.zeros(3), []
@@ -281,6 +327,12 @@ class CollectivesTest(unittest.TestCase):
 
     def test_objects(self) -> None:
         self.check(objects)
+
+    def test_methods_of_a_group_take_one_tensor(self) -> None:
+        for said in self.check(forms):
+            self.assertIn("broadcast(): missing a required argument: 'root'", said[0])
+            self.assertIn("allreduce(): got an unexpected keyword argument 'root'", said[1])
+            self.assertIn("allgather(): missing a required argument", said[2])
 
     def test_a_wrong_call_says_why_and_the_next_works(self) -> None:
         for rank, said in enumerate(self.check(refusals)):

@@ -28,25 +28,28 @@ from covey.group import GroupApart
 from covey.method import unused
 from covey.torch import c10d_calls as calls
 from covey.torch.backend import NAME
+from covey.torch.c10d_forms import NO_TIME, Form
 from covey.torch.c10d_points import AnyWork, Points, RecvWork
 from covey.torch.c10d_work import CoveyWork, InFlight, Limit, Place
 from covey.torch.completions import CoveyFuture, Program, current_lane
 
-_NO_TIME = timedelta(0)
 _LEAST = timedelta(milliseconds=1)
+_LISTS = "output_tensors input_tensors"
 Tensors = List[torch.Tensor]
 
 
-def _collective(build: Callable[..., calls.Begin], count: int) -> Callable[..., CoveyWork]:
-    """The method that begins what ``build`` makes of the first ``count`` arguments. Torch's options
-    come after them."""
+def _collective(build: Callable[..., calls.Begin], *parameters: str) -> Callable[..., CoveyWork]:
+    """The method that begins what ``build`` makes of the arguments; ``parameters``: of its Form."""
+    form = Form(build.__name__, *parameters)
 
-    def begin(self: CoveyProcessGroup, *given: Any, opts: Any = None) -> CoveyWork:
-        opts = given[count] if len(given) > count else opts
-        own = getattr(opts, "timeout", _NO_TIME)
+    def begin(self: CoveyProcessGroup, *given: Any, **named: Any) -> CoveyWork:
+        if named or len(given) <= form.count or not hasattr(given[-1], "timeout"):
+            lists, opts = form.read(given, named)
+        else:
+            *lists, opts = given
         place = Place(self._rank, self._ranks, self._name, opts)
-        timeout = own if own > _NO_TIME else self._timeout
-        return self._begun(build(*given[:count], place), timeout)
+        timeout = opts.timeout if opts.timeout > NO_TIME else self._timeout
+        return self._begun(build(*lists, place), timeout)
 
     return begin
 
@@ -137,22 +140,28 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._in_flight.add(work)
         return work
 
-    allreduce = _collective(calls.allreduce, 1)
-    allreduce_coalesced = _collective(calls.allreduce_coalesced, 1)
-    reduce = _collective(calls.reduce, 1)
-    broadcast = _collective(calls.broadcast, 1)
-    barrier = _collective(calls.barrier, 0)
-    allgather = _collective(calls.allgather, 2)
-    allgather_coalesced = _collective(calls.allgather_coalesced, 2)
-    all_gather_single = _collective(calls.allgather_single, 2)
-    all_gather_single_coalesced = _collective(calls.allgather_single_coalesced, 2)
-    gather = _collective(calls.gather, 2)
-    scatter = _collective(calls.scatter, 2)
-    reduce_scatter = _collective(calls.reduce_scatter, 2)
-    reduce_scatter_single = _collective(calls.reduce_scatter_single, 2)
-    reduce_scatter_single_coalesced = _collective(calls.reduce_scatter_single_coalesced, 2)
-    all_to_all_single = _collective(calls.all_to_all_single, 4)
-    alltoall = _collective(calls.all_to_all, 2)
+    allreduce = _collective(calls.allreduce, "tensors", "tensor", "op")
+    allreduce_coalesced = _collective(calls.allreduce_coalesced, "tensors")
+    reduce = _collective(calls.reduce, "tensors", "tensor", "root op")
+    broadcast = _collective(calls.broadcast, "tensors", "tensor", "root")
+    barrier = _collective(calls.barrier, "")
+    allgather = _collective(calls.allgather, _LISTS, "output_tensors input_tensor")
+    allgather_coalesced = _collective(calls.allgather_coalesced, "output_lists input_list")
+    all_gather_single = _collective(calls.allgather_single, "output input")
+    all_gather_single_coalesced = _collective(
+        calls.allgather_single_coalesced, "output_lists input_list"
+    )
+    gather = _collective(calls.gather, _LISTS, "output_tensors input_tensor", "root")
+    scatter = _collective(calls.scatter, _LISTS, "output_tensor input_tensors", "root")
+    reduce_scatter = _collective(calls.reduce_scatter, _LISTS, "output input", "op")
+    reduce_scatter_single = _collective(calls.reduce_scatter_single, "outputTensor inputTensor")
+    reduce_scatter_single_coalesced = _collective(
+        calls.reduce_scatter_single_coalesced, "outputTensors inputTensors"
+    )
+    all_to_all_single = _collective(
+        calls.all_to_all_single, "output input output_split_sizes input_split_sizes"
+    )
+    alltoall = _collective(calls.all_to_all, _LISTS)
 
     # The names of before torch 2.13.
     _allgather_base = all_gather_single

@@ -98,7 +98,7 @@ class Place(NamedTuple):
     @property
     def op(self) -> Any:
         """Torch's."""
-        return dist.ReduceOp.SUM if self.opts is None else self.opts.reduceOp
+        return self.opts.reduceOp
 
     @property
     def root(self) -> int:
