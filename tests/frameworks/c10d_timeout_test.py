@@ -30,8 +30,11 @@ def tearDownModule() -> None:
 
 def begin(timeout: Optional[timedelta]) -> None:
     import covey.torch  # noqa: F401  registers the backend
+    from torch.distributed.rendezvous import rendezvous
 
-    dist.init_process_group("covey", timeout=timeout)
+    # All come to the store in any case: the timeout is that of calls.
+    store, rank, size = next(rendezvous("env://"))
+    dist.init_process_group("covey", store=store, rank=rank, world_size=size, timeout=timeout)
 
 
 def end() -> None:
