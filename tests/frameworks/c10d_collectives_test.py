@@ -216,6 +216,34 @@ def coalesced(group: Any, rank: int) -> None:
 
 
 @in_subgroup
+def coalesced_bits_and_truths(group: Any, rank: int) -> str:
+    """The same of bits and of truths; the refusal of truths and numbers together."""
+    manager, ops = dist.distributed_c10d._coalescing_manager, dist.ReduceOp
+    of = [torch.arange(SIZE * 2) * (r + 1) % 5 for r in range(SIZE)]
+    for dtype, op, combine in (
+        (torch.int32, ops.BAND, torch.bitwise_and),
+        (torch.int64, ops.BXOR, torch.bitwise_xor),
+        (torch.bool, ops.BOR, torch.bitwise_or),
+        (torch.bool, ops.SUM, torch.logical_or),
+        (torch.bool, ops.MIN, torch.logical_and),
+    ):
+        expected = functools.reduce(combine, [it.to(dtype) for it in of])
+        tensors = [of[rank].to(dtype, copy=True) for _ in range(2)]
+        with manager(group):
+            for tensor in tensors:
+                dist.all_reduce(tensor, op, group=group)
+        parts = [torch.zeros(2, dtype=dtype) for _ in range(2)]
+        with manager(group):
+            for part in parts:
+                dist.reduce_scatter_tensor(part, of[rank].to(dtype), op, group=group)
+        for tensor, part in zip(tensors, parts):
+            equal(tensor, expected, f"{dtype} {op}")
+            equal(part, expected[2 * rank : 2 * rank + 2], f"part of {dtype} {op}")
+    truths = [torch.ones(2, dtype=torch.bool), torch.ones(2)]
+    return refusal_of(lambda: group.allreduce_coalesced(truths))
+
+
+@in_subgroup
 def objects(group: Any, rank: int) -> None:
     listed: List[Any] = [None] * SIZE
     dist.all_gather_object(listed, {"rank": rank}, group=group)
@@ -324,6 +352,8 @@ class CollectivesTest(unittest.TestCase):
 
     def test_several_tensors_in_one_call(self) -> None:
         self.check(coalesced)
+        for said in self.check(coalesced_bits_and_truths):
+            self.assertIn("truths and numbers have no RedOpType.SUM in one call", said)
 
     def test_objects(self) -> None:
         self.check(objects)

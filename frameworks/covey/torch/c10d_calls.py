@@ -8,6 +8,7 @@ on the rank that has given it, and nothing is begun; ranks that disagree get Mis
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -15,23 +16,10 @@ import torch.distributed as dist
 
 import covey.torch as hvd
 from covey.errors import InvalidArgument, Mismatch, Unsupported
+from covey.torch.c10d_operators import bits_of, carried, operator_of
 from covey.torch.c10d_work import Place
 from covey.torch.sparse import sparse_allreduce_async
 
-_REDUCE_OPS = {
-    dist.ReduceOp.SUM: hvd.Sum,
-    dist.ReduceOp.AVG: hvd.Average,
-    dist.ReduceOp.MIN: hvd.Min,
-    dist.ReduceOp.MAX: hvd.Max,
-    dist.ReduceOp.PRODUCT: hvd.Product,
-}
-_OF_BOOL = {hvd.Sum: hvd.Max, hvd.Max: hvd.Max, hvd.Min: hvd.Min, hvd.Product: hvd.Min}
-"""True is 1: a sum is true if one is, a product if all are."""
-_OF_BITS = {
-    dist.ReduceOp.BAND: torch.bitwise_and,
-    dist.ReduceOp.BOR: torch.bitwise_or,
-    dist.ReduceOp.BXOR: torch.bitwise_xor,
-}
 Finish = Callable[[Any], None]
 
 
@@ -89,57 +77,20 @@ def _put_each(rows: Sequence[torch.Tensor], targets: Sequence[torch.Tensor], wha
         _put(part, target, what)
 
 
-def _operator(op: Any) -> int:
-    """Covey's. Raises Unsupported."""
-    for theirs, ours in _REDUCE_OPS.items():
-        if op == theirs:
-            return ours
-    names = ("PREMUL_SUM", "UNUSED", "BAND", "BOR", "BXOR")
-    known = (name for name in names if op == getattr(dist.ReduceOp, name, None))
-    raise Unsupported(
-        f"ReduceOp.{next(known, op)} is no reduction of Covey's for this tensor: there are SUM, "
-        "AVG, MIN, MAX and PRODUCT, and of integers BAND, BOR and BXOR"
-    )
-
-
-def _bits_of(op: Any, tensor: torch.Tensor) -> Optional[Callable[..., torch.Tensor]]:
-    """The function for a reduction by bits; None: it is none."""
-    for theirs, function in _OF_BITS.items():
-        if op == theirs and not tensor.is_floating_point():
-            return function
-    return None
-
-
-def _of_reals(tensor: torch.Tensor, op: Any) -> Tuple[torch.Tensor, Callable[..., torch.Tensor]]:
-    """``tensor``, of complex numbers their parts, and what makes such a tensor of the result."""
-    if not tensor.is_complex():
-        return tensor, lambda it: it
-    if _operator(op) not in (hvd.Sum, hvd.Average):
-        raise Unsupported(f"complex numbers have SUM and AVG, no {op}")
-    return torch.view_as_real(tensor.resolve_conj()), torch.view_as_complex
-
-
 def _reduction(
     what: str, tensor: torch.Tensor, op: Any, use: Finish, outputs: List[torch.Tensor]
 ) -> Begin:
     """``use`` gets the reduction of ``tensor`` over all ranks, of its shape."""
-    bits = _bits_of(op, tensor)
+    bits = bits_of(op, tensor)
     if bits is not None:  # Few need it: all that the ranks have travels.
 
         def combine(rows: torch.Tensor) -> None:
-            total = rows[0]
-            for row in rows[1:]:
-                total = bits(total, row)
-            use(total.view(tensor.shape))
+            use(functools.reduce(bits, rows).view(tensor.shape))
 
         return Begin(what, hvd.allgather_async, (tensor.reshape(1, -1),), outputs, combine)
-    ours = _operator(op)
-    if tensor.dtype == torch.bool and ours in _OF_BOOL:
-        tensor, ours, take = tensor.to(torch.uint8), _OF_BOOL[ours], use
-        use = lambda total: take(total.bool())  # noqa: E731
-    reals, back = _of_reals(tensor, op)
+    given, ours, back = carried(tensor, op)
     finish = lambda total: use(back(total))  # noqa: E731
-    return Begin(what, hvd.allreduce_async, (reals,), outputs, finish, {"op": ours})
+    return Begin(what, hvd.allreduce_async, (given,), outputs, finish, {"op": ours})
 
 
 def allreduce(tensors: List[torch.Tensor], place: Place) -> Begin:
@@ -154,18 +105,54 @@ def allreduce(tensors: List[torch.Tensor], place: Place) -> Begin:
                 tensors[0].copy_(total.coalesce())
 
         begin = sparse_allreduce_async
-        return Begin(what, begin, (tensor,), tensors, finish, {"op": _operator(op)})
-    if tensor.dtype == torch.bool or _bits_of(op, tensor) is not None:
+        return Begin(what, begin, (tensor,), tensors, finish, {"op": operator_of(op)})
+    if tensor.dtype == torch.bool or bits_of(op, tensor) is not None:
         return _reduction(what, tensor, op, tensor.copy_, tensors)
-    options = {"op": _operator(op)}
+    options = {"op": operator_of(op)}
     return Begin(what, hvd.allreduce_async_, (tensor,), tensors, _nothing, options)
 
 
 def allreduce_coalesced(tensors: List[torch.Tensor], place: Place) -> Begin:
     """In place, of each tensor."""
-    given = ([tensor.detach() for tensor in tensors],)
-    begin, options = hvd.grouped_allreduce_async_, {"op": _operator(place.op)}
-    return Begin("all_reduce_coalesced", begin, given, tensors, _nothing, options)
+    what, op = "all_reduce_coalesced", place.op
+    given = [tensor.detach() for tensor in tensors]
+    if not any(it.dtype == torch.bool or bits_of(op, it) for it in given):
+        options = {"op": operator_of(op)}
+        return Begin(what, hvd.grouped_allreduce_async_, (given,), tensors, _nothing, options)
+    return _each_reduced(what, hvd.grouped_allreduce_async, given, op, given, tensors)
+
+
+def _each_reduced(
+    what: str,
+    begin: Callable[..., Any],
+    given: Sequence[torch.Tensor],
+    op: Any,
+    targets: Sequence[torch.Tensor],
+    outputs: List[torch.Tensor],
+    share: Callable[[torch.Tensor], torch.Tensor] = lambda total: total,
+) -> Begin:
+    """``targets`` get the reductions of ``given`` that ``begin`` makes; by bits the ``share`` of
+    each. Raises Unsupported."""
+    bits = [function for function in (bits_of(op, it) for it in given) if function]
+    if bits and len(bits) == len(given):
+
+        def combine(gathered: List[torch.Tensor]) -> None:
+            for function, it, target, rows in zip(bits, given, targets, gathered):
+                _put(share(functools.reduce(function, rows).view(it.shape)), target, what)
+
+        rows = [it.reshape(1, -1) for it in given]
+        return Begin(what, hvd.grouped_allgather_async, (rows,), outputs, combine)
+    each = [carried(it, op) for it in given]
+    ops = {it.op for it in each} or {operator_of(op)}
+    if len(ops) > 1:
+        raise Unsupported(f"{what}: truths and numbers have no {op} in one call: call it for each")
+
+    def finish(results: List[torch.Tensor]) -> None:
+        for it, target, result in zip(each, targets, results):
+            _put(it.back(result), target, what)
+
+    tensors = [it.tensor for it in each]
+    return Begin(what, begin, (tensors,), outputs, finish, {"op": ops.pop()})
 
 
 def reduce(tensors: List[torch.Tensor], place: Place) -> Begin:
@@ -311,11 +298,11 @@ def _share_of_sum(
     outputs: List[torch.Tensor],
 ) -> Begin:
     """The reduction of row ``rank`` over all ranks."""
-    if rows.dtype == torch.bool or _bits_of(op, rows) is not None:
+    if bits_of(op, rows) is not None:
         return _reduction(what, rows, op, lambda t: _put(t[rank], target, what), outputs)
-    rows, back = _of_reals(rows, op)
+    of_all, ours, back = carried(rows, op)
     finish = lambda part: _put(back(part), target, what)  # noqa: E731
-    return Begin(what, hvd.reducescatter_async, (rows,), outputs, finish, {"op": _operator(op)})
+    return Begin(what, hvd.reducescatter_async, (of_all,), outputs, finish, {"op": ours})
 
 
 def reduce_scatter_single(output: torch.Tensor, given: torch.Tensor, place: Place) -> Begin:
@@ -335,9 +322,8 @@ def reduce_scatter_single_coalesced(
         _check_share(output, given, size, what)
     into = [output.detach() for output in outputs]
     rows = [given.detach().reshape(size, -1) for given in inputs]
-    finish = lambda parts: _put_each(parts, into, what)  # noqa: E731
-    begin, options = hvd.grouped_reducescatter_async, {"op": _operator(place.op)}
-    return Begin(what, begin, (rows,), outputs, finish, options)
+    rank, begin = place.rank, hvd.grouped_reducescatter_async
+    return _each_reduced(what, begin, rows, place.op, into, outputs, lambda total: total[rank])
 
 
 def _rows_of(splits: Sequence[int], tensor: torch.Tensor, size: int, what: str) -> List[int]:

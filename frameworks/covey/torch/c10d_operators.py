@@ -1,0 +1,78 @@
+"""The reductions of torch.distributed by Covey's. Internal."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NamedTuple, Optional
+
+import torch
+import torch.distributed as dist
+
+import covey.torch as hvd
+from covey.errors import Unsupported
+
+_OPERATORS = {
+    dist.ReduceOp.SUM: hvd.Sum,
+    dist.ReduceOp.AVG: hvd.Average,
+    dist.ReduceOp.MIN: hvd.Min,
+    dist.ReduceOp.MAX: hvd.Max,
+    dist.ReduceOp.PRODUCT: hvd.Product,
+}
+_OF_TRUTHS = {hvd.Sum: hvd.Max, hvd.Max: hvd.Max, hvd.Min: hvd.Min, hvd.Product: hvd.Min}
+"""True is 1: a sum is true if one is, a product if all are."""
+_OF_BITS = {
+    dist.ReduceOp.BAND: torch.bitwise_and,
+    dist.ReduceOp.BOR: torch.bitwise_or,
+    dist.ReduceOp.BXOR: torch.bitwise_xor,
+}
+
+
+class Carried(NamedTuple):
+    """A tensor as Covey reduces it.
+
+    Attributes:
+        tensor: itself, or one that stands for it: of truths numbers, of complex numbers their
+            parts, in a dimension more.
+        op: Covey's, of that tensor.
+        back: what it makes of the reduction, or of rows of it.
+    """
+
+    tensor: torch.Tensor
+    op: int
+    back: Callable[[torch.Tensor], torch.Tensor]
+
+
+def operator_of(op: Any) -> int:
+    """Covey's. Raises Unsupported."""
+    for theirs, ours in _OPERATORS.items():
+        if op == theirs:
+            return ours
+    names = ("PREMUL_SUM", "UNUSED", "BAND", "BOR", "BXOR")
+    known = (name for name in names if op == getattr(dist.ReduceOp, name, None))
+    raise Unsupported(
+        f"ReduceOp.{next(known, op)} is no reduction of Covey's for this tensor: there are SUM, "
+        "AVG, MIN, MAX and PRODUCT, and of integers BAND, BOR and BXOR"
+    )
+
+
+def bits_of(op: Any, tensor: torch.Tensor) -> Optional[Callable[..., torch.Tensor]]:
+    """The function of two tensors for a reduction by bits; None: it is none."""
+    for theirs, function in _OF_BITS.items():
+        if op == theirs and not (tensor.is_floating_point() or tensor.is_complex()):
+            return function
+    return None
+
+
+def carried(tensor: torch.Tensor, op: Any) -> Carried:
+    """``tensor`` for a reduction that is none by bits.
+
+    Raises:
+        Unsupported: there is none, or not of complex numbers.
+    """
+    ours = operator_of(op)
+    if tensor.dtype == torch.bool and ours in _OF_TRUTHS:
+        return Carried(tensor.to(torch.uint8), _OF_TRUTHS[ours], torch.Tensor.bool)
+    if not tensor.is_complex():
+        return Carried(tensor, ours, lambda it: it)
+    if ours not in (hvd.Sum, hvd.Average):
+        raise Unsupported(f"complex numbers have SUM and AVG, no {op}")
+    return Carried(torch.view_as_real(tensor.resolve_conj()), ours, torch.view_as_complex)
