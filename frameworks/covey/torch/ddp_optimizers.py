@@ -21,6 +21,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from covey.errors import InvalidArgument
 from covey.state import state
 from covey.torch.layout import parameters_of
+from covey.torch.options import is_sharded
 
 Distribute = Callable[[Any, List[Any]], None]
 
@@ -33,6 +34,7 @@ class Wrapped:
         self._distribute: Distribute = lambda *_: None
         self._is_watching = False
         self._known: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self._inner: "weakref.WeakSet[Any]" = weakref.WeakSet()  # Their owners step them.
         self._fresh: List[Any] = []  # Weak references, in the order in which they were made.
 
     def add(
@@ -70,6 +72,10 @@ class Wrapped:
             if "step" not in vars(optimizer):  # Else a scheduler has put it there.
                 optimizer.step = types.MethodType(_step_by_closure, optimizer)
 
+    def is_inner(self, optimizer: Any) -> bool:
+        """Whether another optimizer steps this one."""
+        return optimizer in self._inner
+
     def models_of(self, optimizer: Any) -> List[Any]:
         """The wrapped models that have parameters of ``optimizer``."""
         found: Dict[int, Any] = {}
@@ -88,8 +94,10 @@ class Wrapped:
         """
         taken: Set[int] = set()
         chosen = []
-        fresh, self._fresh = [reference() for reference in self._fresh], []
-        for optimizer in (it for it in reversed(fresh) if it is not None):
+        fresh = [it for it in (reference() for reference in self._fresh) if it is not None]
+        self._fresh = []
+        self._inner.update(it.optim for it in fresh if is_sharded(it))
+        for optimizer in (it for it in reversed(fresh) if it not in self._inner):
             mine = {id(parameter) for parameter in parameters_of(optimizer)}
             models = [] if is_distributed(optimizer) else self.models_of(optimizer)
             if models and not mine & taken and not shares_groups(optimizer):
@@ -133,7 +141,7 @@ def _step_by_closure(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _refuse_stray(optimizer: Any, *_: Any) -> None:
     """Before each step of any optimizer: it must not train a wrapped model by itself."""
-    if is_distributed(optimizer) or shares_groups(optimizer):
+    if is_distributed(optimizer) or shares_groups(optimizer) or wrapped.is_inner(optimizer):
         return
     if any(model.has_begun for model in wrapped.models_of(optimizer)):
         raise InvalidArgument(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, List, Sequence
 
 import torch
 
 from covey.errors import InvalidArgument, Mismatch, Unsupported
-from covey.method import DELTA, MODEL, Plan
+from covey.method import DELTA, GRADIENTS, MODEL, Plan
 from covey.objects import allgather_object
 from covey.reduce_op import Adasum, Average, ReduceOp, Sum, core_code
 from covey.requests import check_predivisor
@@ -67,9 +68,21 @@ def check_outside(optimizer: Any) -> None:
             )
 
 
+def is_sharded(optimizer: Any) -> bool:
+    """Whether each rank updates a part of the model, and ``step()`` exchanges the parts."""
+    module = sys.modules.get("torch.distributed.optim.zero_redundancy_optimizer")
+    return module is not None and isinstance(optimizer, module.ZeroRedundancyOptimizer)
+
+
 def check_plan(optimizer: Any, plan: Plan) -> None:
-    """Raises Unsupported (a ValueError) for an option that a part by ``plan`` does not go with, or
-    a parameter of a dtype that it cannot exchange."""
+    """Raises Unsupported (a ValueError) for an option that a part by ``plan`` does not go with, an
+    optimizer, or a parameter of a dtype that it cannot exchange."""
+    if is_sharded(optimizer) and (plan.in_rounds or plan.payload != GRADIENTS):
+        raise Unsupported(
+            "ZeroRedundancyOptimizer exchanges models in its step(), which all ranks make together:"
+            " that goes with method='allreduce' alone; give the optimizer inside it, such as "
+            "torch.optim.Adam(model.parameters())"
+        )
     if not plan.in_rounds:
         return
     is_of_models = plan.payload in (DELTA, MODEL)
