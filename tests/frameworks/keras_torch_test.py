@@ -96,6 +96,10 @@ def passes() -> Dict[str, str]:
     said["op"] = refusal_of(lambda: hvd.DistributedOptimizer("sgd", op=hvd.Max))
     codec = hvd.DistributedOptimizer("sgd", compression=hvd.Compression.fp16, method="allreduce")
     said["codec"] = codec.method
+    wide = keras.Variable(numpy.zeros(1, "float64"), dtype="float64")
+    codec.apply([torch.full((1,), 1 / 3, dtype=torch.float64)], [wide])
+    said["wide"] = f"{codec.method} {float(wide[0]) + float(codec.learning_rate) / 3:.12f}"
+    codec.close()
     different = [keras.Variable(numpy.zeros(2 + hvd.rank(), "float32"))]
     gradients = [torch.ones(2 + hvd.rank())]
     said["shapes"] = refusal_of(lambda: wrapped.apply(gradients, different))
@@ -214,6 +218,7 @@ class KerasTorchTest(unittest.TestCase):
             self.assertIn("is a DistributedOptimizer already", said["twice"])
             self.assertIn("op must be Average or Sum", said["op"])
             self.assertEqual(said["codec"], "allreduce:codec=fp16", rank)
+            self.assertEqual(said["wide"].replace("-0", "0"), "allreduce 0.000000000000", rank)
             self.assertIn("Mismatch: trainer", said["shapes"])
 
     def test_local_variables_keep_their_gradients(self) -> None:

@@ -69,6 +69,11 @@ def wrong_options() -> Dict[str, str]:
     note("no such codec", compression=hvd.Compression.fp16, method="wagma")
     coded = sgd(compression=hvd.Compression.bf16, method="dpsgd:then=allreduce@5")
     said["codec"] = coded._covey_method
+    exact, third = sgd(compression=hvd.Compression.fp16), tf.constant([1 / 3], tf.float64)
+    wide = tf.Variable(tf.zeros([1], tf.float64))
+    exact.apply([third], [wide])
+    said["wide"] = f"{exact.method} {float(wide[0] + third[0] / 2)}"
+    exact.close()
     return said
 
 
@@ -263,6 +268,7 @@ class TensorFlowTrainerErrorsTest(unittest.TestCase):
             self.assertIn("local_steps", said["setting"])
             self.assertRegex(said["codec"], "^dpsgd:.*codec=bf16,then=allreduce@5")
             self.assertIn("codec", said["no such codec"])
+            self.assertEqual(said["wide"], "allreduce 0.0")
 
     def test_wrong_calls_name_the_cause_and_the_next_one_works(self) -> None:
         for said in pool(2).call(wrong_calls):

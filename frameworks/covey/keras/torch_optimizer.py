@@ -33,7 +33,8 @@ class DistributedOptimizer(WrappedOptimizer):
             ``keras.optimizers.LossScaleOptimizer(optimizer)``, not the other way round.
         name: of the optimizer.
         device_dense, device_sparse, num_groups, groups, use_locking: accepted for Horovod's sake.
-        compression: ``Compression.none``; ``.fp16`` or ``.bf16``: the codec of this name.
+        compression: ``Compression.none``; ``.fp16`` or ``.bf16``: the codec of this name, of
+            variables in float32.
         sparse_as_dense: accepted: sparse gradients are always made dense.
         gradient_predivide_factor: with Average: divides gradients before all ranks' are summed up,
             and multiplies after it. Only with a method that sums them up.
@@ -87,13 +88,15 @@ class DistributedOptimizer(WrappedOptimizer):
         if isinstance(optimizer, str):
             optimizer = keras.optimizers.get(optimizer)
         check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
-        text = with_codec(choose(method, settings), compression, _CODECS.get(compression))
+        uncompressed = choose(method, settings)
+        text = with_codec(uncompressed, compression, _CODECS.get(compression))
         passes = check_passes(backward_passes_per_step)
         super().__init__(
             optimizer, name, op=op, group=process_set, method=text, is_chosen=method is not None,
             factor=gradient_predivide_factor, scale_local=scale_local_gradients,
         )
         self._covey_sum = _Sums(passes, average_aggregated_gradients)
+        self._covey_uncompressed = uncompressed
 
     @torch.no_grad()
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:

@@ -56,6 +56,7 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
             check_sums(method, group)
         super().__init__(learning_rate=0.0, name=name or f"distributed_{optimizer.name}")
         self._covey_method, self._covey_op, self._covey_group = method, op, group
+        self._covey_uncompressed = method
         self._covey_is_chosen, self._covey_factor = is_chosen, factor
         self._covey_local = VariableSet()
         self._covey_scales_local = scale_local
@@ -239,6 +240,9 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         shared = [it for it in variables if it not in self._covey_local]
         trainer, is_same = self._covey_trainer, len(variables) == len(self._trainable_variables)
         if trainer is None and is_same and self._covey_group.rank() is not None:
+            # A compression, unlike a codec of the method, is of those that it can make smaller.
+            if all(keras.backend.standardize_dtype(it.dtype) != "float32" for it in shared):
+                self._covey_method = self._covey_uncompressed
             with self._outside():
                 trainer = self._covey_trainer = self._open(shared)
         if trainer is not None:

@@ -40,7 +40,8 @@ class DistributedOptimizer(WrappedOptimizer):
             ``keras.optimizers.LossScaleOptimizer(optimizer)``, not the other way round.
         name: of the optimizer.
         device_dense, device_sparse, num_groups, groups, use_locking: accepted for Horovod's sake.
-        compression: ``Compression.none``; ``.fp16`` or ``.bf16``: the codec of this name.
+        compression: ``Compression.none``; ``.fp16`` or ``.bf16``: the codec of this name, of
+            variables in float32.
         sparse_as_dense: accepted: ``tf.IndexedSlices`` are always made dense.
         gradient_predivide_factor: with Average: divides gradients before all ranks' are summed up,
             and multiplies after it. Only with a method that sums them up.
@@ -95,7 +96,7 @@ class DistributedOptimizer(WrappedOptimizer):
         if isinstance(optimizer, str):
             optimizer = keras.optimizers.get(optimizer)
         check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
-        text = choose(method, settings)
+        uncompressed = text = choose(method, settings)
         if op == Adasum:
             check_method(text, process_set)
         else:
@@ -105,7 +106,7 @@ class DistributedOptimizer(WrappedOptimizer):
             optimizer, name, op=op, group=process_set, method=text, is_chosen=method is not None,
             factor=gradient_predivide_factor, scale_local=scale_local_gradients,
         )
-        self._covey_sum = added
+        self._covey_sum, self._covey_uncompressed = added, uncompressed
         self._covey_compression = compression  # By op=Adasum; else it is a codec of the method.
 
     @tf.autograph.experimental.do_not_convert
