@@ -104,6 +104,7 @@ _PY_OPS = {name: ops for ops, names in {
         "frameworks/tensorflow",
         "frameworks/topology",
         "frameworks/typing",
+        "frameworks/wrong_kinds",
         "parallel/address_file",
         "parallel/attacks",
         "parallel/horovod_variables",

@@ -15,15 +15,16 @@ from __future__ import annotations
 import functools
 from typing import Any, Optional, Sequence, TypeVar
 
+from covey.arguments import many_of, scales_of, split_counts, text_of, whole_of
 from covey.call_variants import LATER, CallVariant
 from covey.errors import InvalidArgument, Unsupported
 from covey.framework import Framework
 from covey.group import Group, world
 from covey.handles import Handle, HandleSet
 from covey.neighbors import Neighbors
-from covey.reduce_op import NO_ADASUM, Adasum, Average, choose_op, core_code
+from covey.reduce_op import NO_ADASUM, Average, choose_op, core_code, is_adasum
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, GATHER, JOIN
-from covey.requests import REDUCESCATTER, How, root_of, scales_of, split_counts, without_tensors
+from covey.requests import REDUCESCATTER, How, without_tensors
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ def _reduction(
     postscale: float,
 ) -> How:
     plain = type(prescale) is float and type(postscale) is float  # a tensor may change
-    if plain and (op is None or isinstance(op, int)):
+    if plain and all(it is None or isinstance(it, int) for it in (op, average)):
         return _kept_reduction(kind, kind_name, op, average, prescale, postscale)
     return _new_reduction(kind, kind_name, op, average, prescale, postscale)
 
@@ -111,11 +112,11 @@ class Collectives(Neighbors[T]):
             >>> mean_loss = hvd.allreduce(loss, name="loss")
         """
         scales = prescale_factor, postscale_factor
-        if op == Adasum and average is None:
+        if is_adasum(op) and average is None:
             return self._adasum(variant, tensor, name, scales, process_set, codec)
         how = _reduction(ALLREDUCE, "allreduce", op, average, *scales)
         if codec is not None:
-            how = how._replace(codec=codec)
+            how = how._replace(codec=text_of("codec", codec))
         return self._alike(how, variant, tensor, name, process_set)
 
     def grouped_allreduce(
@@ -146,11 +147,11 @@ class Collectives(Neighbors[T]):
             >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
         """
         scales = prescale_factor, postscale_factor
-        if op == Adasum and average is None:
-            return self._adasum(variant, list(tensors), name, scales, process_set, codec)
+        if is_adasum(op) and average is None:
+            return self._adasum(variant, list(many_of(tensors)), name, scales, process_set, codec)
         how = _reduction(ALLREDUCE, "grouped_allreduce", op, average, *scales)
         if codec is not None:
-            how = how._replace(codec=codec)
+            how = how._replace(codec=text_of("codec", codec))
         return self._grouped_alike(how, variant, tensors, name, process_set)
 
     def _adasum(self, *_: Any) -> Any:
@@ -178,7 +179,7 @@ class Collectives(Neighbors[T]):
         Example:
             >>> order = hvd.broadcast(order, root_rank=0, name="order")
         """
-        how = How(BROADCAST, "broadcast", root=root_of(root_rank))
+        how = How(BROADCAST, "broadcast", root=whole_of("root_rank", root_rank))
         return self._alike(how, variant, tensor, name, process_set)
 
     def allgather(
@@ -227,7 +228,7 @@ class Collectives(Neighbors[T]):
         Example:
             >>> scores = hvd.gather(scores, root_rank=0, name="scores")
         """
-        how = How(GATHER, "gather", root=root_of(root_rank))
+        how = How(GATHER, "gather", root=whole_of("root_rank", root_rank))
         return self._gathered(how, variant, tensor, name, process_set)
 
     def grouped_allgather(
@@ -249,9 +250,9 @@ class Collectives(Neighbors[T]):
         Example:
             >>> scores, labels = hvd.grouped_allgather([scores, labels], name="evaluation")
         """
-        handles, listed = [], list(tensors)
+        handles, listed = [], many_of(tensors)
         for i, tensor in enumerate(listed):
-            part = None if name is None else f"{name}.{i}of{len(listed)}"
+            part = None if name is None else f"{text_of('name', name)}.{i}of{len(listed)}"
             handles.append(self.allgather(LATER, tensor, part, process_set))
         return HandleSet(handles)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Union
 
+from covey.arguments import many_of
 from covey.errors import InvalidArgument
 
 
@@ -62,7 +63,11 @@ def trainable_of(local_layers: Any) -> List[Any]:
     """
     from keras.layers import Layer  # Keras takes seconds to import.
 
-    layers = [local_layers] if isinstance(local_layers, Layer) else list(local_layers or ())
+    if local_layers is None:
+        return []
+    layers = [local_layers]
+    if not isinstance(local_layers, Layer):
+        layers = list(many_of(local_layers, "local_layers"))
     for layer in layers:
         if not isinstance(layer, Layer):
             raise InvalidArgument(f"local_layers must hold Keras layers, not {layer!r}")

@@ -10,10 +10,10 @@ import pickle
 from typing import Any, List, Optional, Tuple
 
 from covey import _native
+from covey.arguments import group_id, whole_of
 from covey.collectives import ALLGATHER, BROADCAST, How
 from covey.errors import Exhausted, InvalidArgument, OperationError
 from covey.group import Group, world
-from covey.requests import id_of
 from covey.state import state
 
 _UINT8 = 4
@@ -89,7 +89,8 @@ def broadcast_object(
         >>> config = covey.broadcast_object(config, root_rank=0, name="config")
     """
     place = state.require()
-    id_of(process_set)  # Refuses what is none.
+    group_id(process_set)  # Refuses what is none.
+    root_rank = whole_of("root_rank", root_rank)
     if root_rank not in process_set.ranks:
         raise InvalidArgument(
             f"broadcast_object: root_rank {root_rank!r} is not one of {process_set.ranks}"

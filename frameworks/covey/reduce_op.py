@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any, Optional
 
+from covey.arguments import truth_of
 from covey.errors import InvalidArgument, Unsupported
 
 
@@ -49,10 +50,14 @@ CORE_CODES = (1, 0, -1, 2, 3, 4)
 """ReduceOp -> covey_op."""
 
 
+def is_adasum(op: Any) -> bool:
+    return isinstance(op, int) and op == Adasum
+
+
 def core_code(op: Any) -> int:
     """The core's number of ``op``. Raises InvalidArgument, or Unsupported for Adasum, of which the
     core knows nothing."""
-    if op == Adasum:
+    if is_adasum(op):
         raise Unsupported(NO_ADASUM)
     if isinstance(op, int) and 0 <= op < len(CORE_CODES):
         return CORE_CODES[op]
@@ -69,4 +74,4 @@ def choose_op(op: Optional[int], average: Optional[bool]) -> int:
         raise InvalidArgument(f"op must be Average, Sum, Min, Max or Product, not {op!r}")
     if op is not None:
         raise InvalidArgument("give op= or the deprecated average=, not both")
-    return Average if average else Sum
+    return Average if truth_of("average", average) else Sum

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import array
-import math
-import operator
 from typing import (
     Any,
     Callable,
@@ -19,6 +17,7 @@ from typing import (
 )
 
 from covey import _native
+from covey.arguments import factor_of, group_id, many_of, text_of
 from covey.call_variants import CallVariant
 from covey.errors import InvalidArgument
 from covey.framework import DTYPE_NAMES, ITEM_BYTES, Framework
@@ -36,43 +35,6 @@ SUM = 0
 _INT32, _INT64 = DTYPE_NAMES.index("int32"), DTYPE_NAMES.index("int64")
 _FLOAT32 = DTYPE_NAMES.index("float32")
 _INT32_MAX = (1 << 31) - 1
-
-
-def id_of(group: Group) -> int:
-    """Its number in the core. Raises InvalidArgument: it is no group."""
-    try:
-        return group.id
-    except AttributeError:
-        raise InvalidArgument(
-            f"process_set must be a process set, such as covey.group([0, 1]), not {group!r}"
-        ) from None
-
-
-def root_of(root_rank: Any) -> int:
-    """Raises InvalidArgument: it is no integer."""
-    try:
-        return operator.index(root_rank)
-    except TypeError:
-        raise InvalidArgument(f"root_rank must be an integer, not {root_rank!r}") from None
-
-
-def factor_of(name: str, value: Any) -> float:
-    """The argument ``name``. Raises InvalidArgument: it is no number, or 0, which the core would
-    read as "not given"."""
-    try:
-        factor = math.nan if isinstance(value, (str, bytes)) else float(value)
-    except (TypeError, ValueError):
-        factor = math.nan
-    if not math.isfinite(factor):
-        raise InvalidArgument(f"{name} must be a finite number, not {value!r}")
-    if factor == 0:
-        raise InvalidArgument(f"{name} must not be 0")
-    return factor
-
-
-def scales_of(prescale: Any, postscale: Any) -> Tuple[float, float]:
-    """The factors of a reduction. Raises InvalidArgument, as :func:`factor_of`."""
-    return factor_of("prescale_factor", prescale), factor_of("postscale_factor", postscale)
 
 
 def check_predivisor(factor: Any, op: Any) -> None:
@@ -107,7 +69,7 @@ class How(NamedTuple):
 
     def stream(self, name: Optional[str]) -> Optional[str]:
         """The stream's name in the core; None for the ordered stream of unnamed operations."""
-        return None if name is None else f"{self.kind_name}.{name}"
+        return None if name is None else f"{self.kind_name}.{text_of('name', name)}"
 
     def codec_of(self, code: int) -> Optional[str]:
         """The codec of tensors of the dtype ``code``; what is not float32 travels as it is."""
@@ -117,20 +79,7 @@ class How(NamedTuple):
         self, group: Group, name: Optional[str]
     ) -> Tuple[int, int, Optional[str], int, int, float, float]:
         """The first arguments of _native.submit and submit1; ``name`` is a stream's."""
-        return self.kind, id_of(group), name, self.op, self.root, self.prescale, self.postscale
-
-
-def split_counts(splits: Any) -> Optional[Tuple[int, ...]]:
-    """The user's ``splits`` of an alltoall, as integers."""
-    if splits is None:
-        return None
-    try:
-        listed = splits.tolist() if hasattr(splits, "tolist") else splits
-        return tuple(operator.index(count) for count in listed)
-    except TypeError:
-        raise InvalidArgument(
-            f"splits must hold one integer for each rank of the process set, not {splits!r}"
-        ) from None
+        return self.kind, group_id(group), name, self.op, self.root, self.prescale, self.postscale
 
 
 def _split_by_dtype(codes: Sequence[int]) -> Dict[int, List[int]]:
@@ -192,11 +141,12 @@ class Requests(Generic[T]):
         in_place, waits = variant
         tensor, dense, code, address, shape = fw.view(tensor, in_place)
         output, output_address, output_shape = dense, None, shape
+        head = how.head(group, how.stream(name))
         if not in_place:
             output = self._room(how, dense, code, group)
             output_address, output_shape = fw.address(output), fw.shape(output)
         handle = _native.submit1(
-            *how.head(group, how.stream(name)),
+            *head,
             code,
             address,
             output_address,
@@ -224,7 +174,8 @@ class Requests(Generic[T]):
     ) -> HandleSet[T]:
         """As _alike for several tensors, one request for each dtype."""
         fw = self.framework
-        views = [fw.view(tensor, variant.in_place) for tensor in tensors]
+        group_id(group)  # Refuses what is none.
+        views = [fw.view(tensor, variant.in_place) for tensor in many_of(tensors)]
         given = [view[0] for view in views]
         dense = [view[1] for view in views]
         codes = [view[2] for view in views]
@@ -308,4 +259,4 @@ class Requests(Generic[T]):
 
 
 def without_tensors(kind: int, name: Optional[str], group: Group) -> Any:
-    return _native.submit(kind, id_of(group), name, SUM, 0, 1.0, 1.0, (), None, None)
+    return _native.submit(kind, group_id(group), name, SUM, 0, 1.0, 1.0, (), None, None)

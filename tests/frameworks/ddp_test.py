@@ -15,7 +15,9 @@ from typing import Any, Dict, List
 
 import torch
 from nets import BATCH, batch_of, loss_of, make_net, overflowing_steps
+from process_groups import in_group
 from ranks import Pool, SharedPool, refusal_of
+from torch.distributed.optim import ZeroRedundancyOptimizer
 
 import covey
 import covey.torch as hvd
@@ -224,6 +226,21 @@ def refusals() -> Dict[str, str]:
     return found
 
 
+@in_group
+def sharded_by(method: str) -> str:
+    """The refusal; then the optimizer that it names trains."""
+    net = hvd.DistributedDataParallel(make_net(), method=method)
+    optimizer: Any = ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=0.01)
+    said = refusal_of(lambda: loss_of(net, batch_of(0, hvd.rank())))
+    del optimizer
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    loss_of(net, batch_of(0, hvd.rank())).backward()
+    optimizer.step()
+    net.finish()
+    hvd.check_replicas(net)
+    return said
+
+
 def compiled() -> None:
     net = make_net()
     model = hvd.DistributedDataParallel(net, method="local:local_steps=2")
@@ -281,6 +298,11 @@ class DdpTest(unittest.TestCase):
             self.assertIn("for a model on one GPU", found["device_ids"])
             self.assertIn("wrap its module too", found["outside"])
             self.assertIn("make the optimizer before the forward pass", found["late"])
+
+    def test_a_sharded_optimizer_waits_for_all(self) -> None:
+        for method in ("eager", "local:local_steps=2"):
+            for said in pool(2).call(sharded_by, method):
+                self.assertIn("Unsupported: ZeroRedundancyOptimizer exchanges models in its", said)
 
     def test_trains_alone(self) -> None:
         covey.init()

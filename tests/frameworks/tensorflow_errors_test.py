@@ -12,6 +12,7 @@ from typing import Any, List, Tuple
 
 from ranks import SEED, Pool, SharedPool
 from tensorflows import IS_RANK, set_up
+from wrong_kinds import not_refused
 
 import covey
 
@@ -120,10 +121,34 @@ def while_one_dies() -> Tuple[str, str]:
     return "", ""
 
 
+def of_wrong_kinds() -> Tuple[int, List[str]]:
+    given = {
+        "tensor": lambda: tf.ones([4]),
+        "tensors": lambda: [tf.ones([2])],
+        "variables": lambda: [tf.Variable(1.0)],
+        "root_rank": lambda: 0,
+        "gradtape": tf.GradientTape,
+        "optimizer": lambda: "sgd",
+    }
+    functions = (
+        "allreduce", "allgather", "alltoall", "broadcast", "broadcast_", "broadcast_object",
+        "broadcast_variables", "gather", "grouped_allgather", "grouped_allreduce",
+        "grouped_reducescatter", "reducescatter", "size_op", "DistributedGradientTape",
+        "DistributedOptimizer", "PartialDistributedGradientTape",
+    )  # fmt: skip
+    # TensorFlow refuses the first two; the last is accepted for Horovod's sake.
+    ignored = ("alltoall(splits", "size_op(name", "DistributedOptimizer(sparse_as_dense")
+    count, found = not_refused(hvd, functions, given, ignored)
+    assert hvd.allreduce(tf.ones([2]), op=hvd.Sum).numpy().tolist() == [SIZE] * 2
+    return count, found
+
+
 # ---- The tests ----------------------------------------------------------------------------------
 
 
 class ErrorsTest(unittest.TestCase):
+    maxDiff = None
+
     def test_all_ranks_are_told_what_differs(self) -> None:
         for what, words in (
             ("shape", ("[3]", "[2, 3]")),
@@ -147,6 +172,11 @@ class ErrorsTest(unittest.TestCase):
         with Pool(1, __file__, init=False, env=pool.env) as ranks:
             for text in ranks.call(without_runtime)[0]:
                 self.assertIn("init", text)
+
+    def test_arguments_of_the_wrong_kind_are_refused_by_their_names(self) -> None:
+        for count, found in pool(SIZE).call(of_wrong_kinds):
+            self.assertEqual(found, [])
+            self.assertGreater(count, 300)
 
     def test_a_killed_rank_is_named(self) -> None:
         with Pool(SIZE, __file__, env=pool.env) as ranks:

@@ -9,7 +9,7 @@ import keras
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group
 from covey.method import GRADIENTS, parsed, plans
-from covey.reduce_op import Adasum, Average, Sum, core_code
+from covey.reduce_op import Average, Sum, core_code, is_adasum
 from covey.requests import check_predivisor
 
 
@@ -29,7 +29,7 @@ def check_options(
             "optimizer must be one of Keras 3, such as keras.optimizers.SGD(0.1), or its name, "
             f"not {what}"
         )
-    if op != Adasum or not has_adasum:
+    if not (is_adasum(op) and has_adasum):
         core_code(op)
         if op not in (Average, Sum):
             raise Unsupported(f"op must be Average{', Adasum' * has_adasum} or Sum")

@@ -9,6 +9,7 @@ from typing import Any, ContextManager, List, Optional
 
 import keras
 
+from covey.arguments import group_id, truth_of
 from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.keras.options import check_sums, check_updates
@@ -52,6 +53,7 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         """
         if isinstance(optimizer, WrappedOptimizer):
             raise InvalidArgument("this optimizer is a DistributedOptimizer already")
+        group_id(group)  # Refuses what is none.
         if factor != 1.0:
             check_sums(method, group)
         super().__init__(learning_rate=0.0, name=name or f"distributed_{optimizer.name}")
@@ -60,7 +62,8 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
         self._covey_is_chosen, self._covey_factor = is_chosen, factor
         self._covey_local = VariableSet()
         self._covey_scales_local = scale_local
-        self._covey_local_scale = 1 / group.size() if scale_local else 1.0
+        scales = truth_of("scale_local_gradients", scale_local)
+        self._covey_local_scale = 1 / group.size() if scales else 1.0
         self._covey_own: List[Any] = []  # Of a step: the gradients of local variables.
         self._covey_sum: Any = None  # The backend's function: adds gradients of several passes.
         self._covey_trainer: Any = None

@@ -6,6 +6,8 @@ from typing import Any, Optional, Tuple, Type
 
 import tensorflow as tf
 
+from covey.errors import InvalidArgument
+
 
 class Compressor:
     """Changes of a tensor before and after an allreduce. This one: none."""
@@ -49,3 +51,17 @@ class Compression:
     none: Type[Compressor] = Compressor
     fp16: Type[Compressor] = FP16Compressor
     bf16: Type[Compressor] = BF16Compressor
+
+
+def check_compression(given: Any) -> Any:
+    """``given``, which has ``compress`` and ``decompress``.
+
+    Raises:
+        InvalidArgument: (a ValueError) it has not.
+    """
+    if hasattr(given, "compress") and hasattr(given, "decompress"):
+        return given
+    raise InvalidArgument(
+        "compression must be Compression.none, .fp16, .bf16 or a class with compress() and "
+        f"decompress(), not {given!r}"
+    )

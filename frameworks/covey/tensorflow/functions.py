@@ -7,6 +7,7 @@ from typing import Any, Callable, Iterable, List, Optional
 import tensorflow as tf
 
 from covey import objects
+from covey.arguments import many_of, whole_of
 from covey.group import Group, world
 from covey.requests import BROADCAST, How
 from covey.tensorflow import requests
@@ -39,8 +40,8 @@ def broadcast_variables(
         >>> hvd.broadcast_variables(model.variables, root_rank=0)
     """
     del inplace
-    how = How(BROADCAST, "broadcast_variables", root=root_rank)
-    assigned = _overwrite(how, list(variables), "all", process_set)
+    how = How(BROADCAST, "broadcast_variables", root=whole_of("root_rank", root_rank))
+    assigned = _overwrite(how, list(many_of(variables, "variables")), "all", process_set)
     return None if tf.executing_eagerly() else tf.group(*assigned)
 
 
@@ -70,8 +71,9 @@ def broadcast_(
     Example:
         >>> (weights,) = hvd.broadcast_([weights], root_rank=0, name="weights")
     """
-    listed = list(variables)
-    assigned = _overwrite(How(BROADCAST, "broadcast_", root=root_rank), listed, name, process_set)
+    listed = list(many_of(variables, "variables"))
+    how = How(BROADCAST, "broadcast_", root=whole_of("root_rank", root_rank))
+    assigned = _overwrite(how, listed, name, process_set)
     return listed if tf.executing_eagerly() else assigned
 
 

@@ -6,6 +6,7 @@ from typing import Any, List, Optional, Type
 
 import tensorflow as tf
 
+from covey.arguments import truth_of
 from covey.errors import Unsupported
 from covey.group import Group, world
 from covey.local_variables import VariableSet
@@ -80,7 +81,8 @@ class GraphOptimizer(tf.compat.v1.train.Optimizer):
             process_set,
         )  # fmt: skip
         self._local = VariableSet()
-        self._local_scale = 1 / process_set.size() if scale_local_gradients else 1.0
+        scales = truth_of("scale_local_gradients", scale_local_gradients)
+        self._local_scale = 1 / process_set.size() if scales else 1.0
         unused("DistributedOptimizer")
 
     def register_local_var(self, var: Any) -> None:

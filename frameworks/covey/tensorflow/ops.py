@@ -28,12 +28,12 @@ from typing import Any, Dict, List, Optional, Sequence, Type
 
 import tensorflow as tf
 
+from covey.arguments import many_of, scales_of, text_of, whole_of
 from covey.group import Group, world
-from covey.reduce_op import CORE_CODES, Adasum, Average, Sum, choose_op, core_code
+from covey.reduce_op import CORE_CODES, Adasum, Average, Sum, choose_op, core_code, is_adasum
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, GATHER, REDUCESCATTER, How
-from covey.requests import scales_of
 from covey.tensorflow import adasum, requests
-from covey.tensorflow.compression import Compression, Compressor
+from covey.tensorflow.compression import Compression, Compressor, check_compression
 from covey.tensorflow.requests import by_dtype
 
 __all__ = [
@@ -95,12 +95,12 @@ def allreduce(
             raise _refused_slices(name, "takes no factors")
         return _allreduce_slices(tensor, chosen, name, process_set)
     how = _reduction(ALLREDUCE, "allreduce", chosen, prescale_factor, postscale_factor)
-    small, ctx = compression.compress(tf.convert_to_tensor(tensor))
+    small, ctx = check_compression(compression).compress(tf.convert_to_tensor(tensor))
     return compression.decompress(_allreduce(how, [small], name, process_set)[0], ctx)
 
 
 def _reduction(kind: int, kind_name: str, op: int, prescale: float, postscale: float) -> How:
-    code = _ADASUM if op == Adasum and kind == ALLREDUCE else core_code(op)
+    code = _ADASUM if is_adasum(op) and kind == ALLREDUCE else core_code(op)
     return How(kind, kind_name, code, 0, *scales_of(prescale, postscale))
 
 
@@ -157,7 +157,7 @@ def grouped_allreduce(
     """
     del device_dense, device_sparse, ignore_name_scope
     chosen = choose_op(op, average)
-    results = list(tensors)
+    results = list(many_of(tensors))
     sparse = [i for i, tensor in enumerate(results) if isinstance(tensor, tf.IndexedSlices)]
     for i in sparse:
         part = None if name is None else f"{name}.{i}"
@@ -182,7 +182,8 @@ def _compressed(
     name: Optional[str],
     group: Group,
 ) -> List[Any]:
-    pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+    check_compression(compression)
+    pairs = [compression.compress(tf.convert_to_tensor(it)) for it in many_of(tensors)]
     results = by_dtype(operation, how, [tensor for tensor, _ in pairs], name, group)
     return [compression.decompress(it, ctx) for it, (_, ctx) in zip(results, pairs)]
 
@@ -209,7 +210,7 @@ def broadcast(
         >>> order = hvd.broadcast(order, root_rank=0, name="order")
     """
     del ignore_name_scope
-    how = How(BROADCAST, "broadcast", root=root_rank)
+    how = How(BROADCAST, "broadcast", root=whole_of("root_rank", root_rank))
     return requests.broadcast(how, [tf.convert_to_tensor(tensor)], name, process_set)[0]
 
 
@@ -258,7 +259,9 @@ def grouped_allgather(
         >>> scores, labels = hvd.grouped_allgather([scores, labels], name="evaluation")
     """
     del ignore_name_scope
+    tensors = many_of(tensors)
     count = len(tensors)
+    name = None if name is None else text_of("name", name)
     names = [None if name is None else f"{name}.{i}of{count}" for i in range(count)]
     return [allgather(t, part, process_set=process_set) for t, part in zip(tensors, names)]
 
@@ -282,7 +285,7 @@ def gather(
     Example:
         >>> scores = hvd.gather(scores, root_rank=0, name="scores")
     """
-    how = How(GATHER, "gather", root=root_rank)
+    how = How(GATHER, "gather", root=whole_of("root_rank", root_rank))
     return requests.gather(how, tf.convert_to_tensor(tensor), name, process_set)[0]
 
 

@@ -17,7 +17,7 @@ from covey.group import Group, world
 from covey.keras.wrapped import WrappedOptimizer, own_class
 from covey.local_variables import plain
 from covey.method import choose
-from covey.reduce_op import Adasum, Average
+from covey.reduce_op import Adasum, Average, is_adasum
 from covey.tensorflow.accumulation import Accumulation
 from covey.tensorflow.adasum_trainer import AdasumTrainer, check_method
 from covey.tensorflow.compression import Compression, Compressor
@@ -97,7 +97,7 @@ class DistributedOptimizer(WrappedOptimizer):
             optimizer = keras.optimizers.get(optimizer)
         check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
         uncompressed = text = choose(method, settings)
-        if op == Adasum:
+        if is_adasum(op):
             check_method(text, process_set)
         else:
             text = with_compression(text, compression)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from covey.arguments import whole_of
 from covey.tensorflow.streams import operations
 
 __all__ = ["local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "size_op"]
 
 
 def _place(what: str, process_set_id: int, name: Optional[str]) -> Any:
-    signed = (process_set_id + (1 << 63)) % (1 << 64) - (1 << 63)  # An attribute is an int64.
+    number = whole_of("process_set_id", process_set_id)
+    signed = (number + (1 << 63)) % (1 << 64) - (1 << 63)  # An attribute is an int64.
     return operations.covey_place(what=what, process_set=signed, name=name)
 
 

@@ -6,12 +6,13 @@ from typing import Any, Iterable, List, Sequence, Type
 
 import tensorflow as tf
 
+from covey.arguments import group_id, truth_of
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group
 from covey.local_variables import VariableSet, listed
 from covey.reduce_op import Adasum, Average, Sum
 from covey.requests import check_predivisor
-from covey.tensorflow.compression import Compressor
+from covey.tensorflow.compression import Compressor, check_compression
 from covey.tensorflow.ops import allreduce, grouped_allreduce
 
 FIRST_BUCKET_BYTES = 1 << 20
@@ -35,7 +36,9 @@ class Reduction:
         groups: Any,
         process_set: Group,
     ) -> None:
-        if op not in (Average, Sum, Adasum):
+        group_id(process_set)  # Refuses what is none.
+        check_compression(compression)
+        if not isinstance(op, int) or op not in (Average, Sum, Adasum):
             raise Unsupported("op of gradients must be Average, Sum or Adasum")
         self._groups: List[VariableSet] = []
         if isinstance(groups, (list, tuple)):
@@ -47,7 +50,8 @@ class Reduction:
                 f"groups is a number from 0, lists of variables or None, not {self._count!r}"
             )
         check_predivisor(gradient_predivide_factor, op)
-        self._compression, self._is_dense, self._op = compression, sparse_as_dense, op
+        self._is_dense = truth_of("sparse_as_dense", sparse_as_dense)
+        self._compression, self._op = compression, op
         self._factor, self._group = gradient_predivide_factor, process_set
 
     def of(self, gradients: Sequence[Any], sources: Sequence[Any]) -> List[Any]:

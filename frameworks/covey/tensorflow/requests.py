@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
+from covey.arguments import group_id
 from covey.basics import rank
 from covey.errors import InvalidArgument
 from covey.group import Group
@@ -27,7 +28,7 @@ def _bits(factor: float) -> int:
 
 
 def _ranks(group: Group) -> Tuple[int, ...]:
-    return () if group.id == 0 else tuple(group.ranks)
+    return () if group_id(group) == 0 else tuple(group.ranks)
 
 
 def _head(how: How, name: Optional[str], group: Group) -> Tuple[Any, Dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any, List, Tuple, Type
 
 import tensorflow as tf
 
+from covey.arguments import truth_of
 from covey.group import Group, world
 from covey.local_variables import VariableSet
 from covey.method import unused
@@ -66,7 +67,8 @@ class DistributedGradientTape:
             process_set,
         )  # fmt: skip
         self._tape = gradtape
-        self._local_scale = 1 / process_set.size() if scale_local_gradients else 1.0
+        scales = truth_of("scale_local_gradients", scale_local_gradients)
+        self._local_scale = 1 / process_set.size() if scales else 1.0
         self._local = VariableSet()
         unused("DistributedGradientTape")
 

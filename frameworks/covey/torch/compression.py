@@ -11,6 +11,7 @@ from typing import Any, Optional, Tuple, Type
 import torch
 
 from covey import _native
+from covey.arguments import text_of
 from covey.errors import InvalidArgument, Unsupported
 
 
@@ -153,6 +154,7 @@ def codec_of(compression: Type[Compressor], codec: Optional[str]) -> Optional[st
         Unsupported: (a ValueError) something would have to be kept.
     """
     check_compression(compression)
+    codec = None if codec is None else text_of("codec", codec)
     if codec is not None and compression is not Compression.none:
         raise InvalidArgument(f"give compression or codec, not both: codec is {codec!r}")
     if compression.feeds_back:

@@ -6,6 +6,7 @@ from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional,
 
 import torch
 
+from covey.arguments import whole_of
 from covey.basics import rank
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group, world
@@ -114,7 +115,7 @@ def broadcast_optimizer_state(
         raise InvalidArgument(
             f"optimizer must be a torch optimizer, not a {type(optimizer).__name__}"
         )
-    is_root = rank() == root_rank
+    is_root = rank() == whole_of("root_rank", root_rank)
     tensors: List[torch.Tensor] = []
     sent: Any = None
     if is_root:

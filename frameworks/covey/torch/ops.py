@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Type,
 
 import torch
 
+from covey.arguments import many_of
 from covey.call_variants import four_variants, two_variants
 from covey.collectives import barrier, join  # noqa: F401
 from covey.errors import Unsupported
@@ -104,7 +105,7 @@ def _differentiable(plain: Callable[P, R], apply: Callable[..., Any]) -> Callabl
         arguments = signature.bind(*args, **kwargs)
         arguments.apply_defaults()
         tensors, *others = arguments.args
-        listed = list(tensors)
+        listed = many_of(tensors)
         return (apply if _wants_gradient(*listed) else plain)(listed, *others)
 
     made: Any = functools.update_wrapper(call_of_many if first_name == "tensors" else call, plain)
@@ -124,6 +125,10 @@ def _without_gradient(plain: Callable[P, R]) -> Callable[P, R]:
         return plain(*args, **kwargs)
 
     return functools.update_wrapper(call, plain)
+
+
+def _is_one(factor: Any) -> bool:
+    return isinstance(factor, float) and factor == 1.0
 
 
 # Of those with a `compression` the first is written out below.
@@ -198,7 +203,7 @@ def allreduce(
         >>> mean_loss = hvd.allreduce(loss.detach(), name="loss")
     """
     if codec is None and compression is Compression.none and not _wants_gradient(tensor):
-        if average is None and prescale_factor == 1.0 and postscale_factor == 1.0:
+        if average is None and _is_one(prescale_factor) and _is_one(postscale_factor):
             return _allreduce(tensor, name=name, op=op, process_set=process_set)
         return _allreduce(
             tensor, average, name, op, prescale_factor, postscale_factor, process_set
@@ -229,9 +234,9 @@ def grouped_allreduce(
     Example:
         >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
     """
-    tensors = tensors if isinstance(tensors, (list, tuple)) else list(tensors)
+    tensors = many_of(tensors)
     if codec is None and compression is Compression.none and not _wants_gradient(*tensors):
-        if average is None and prescale_factor == 1.0 and postscale_factor == 1.0:
+        if average is None and _is_one(prescale_factor) and _is_one(postscale_factor):
             return _grouped_allreduce(tensors, name=name, op=op, process_set=process_set)
         return _grouped_allreduce(
             tensors, average, name, op, prescale_factor, postscale_factor, process_set
@@ -293,7 +298,7 @@ def grouped_reducescatter(
         >>> weights, biases = hvd.grouped_reducescatter([weights, biases], name="parts")
     """
     _refuse_codec(compression)
-    tensors = list(tensors)
+    tensors = many_of(tensors)
     scales = (prescale_factor, postscale_factor)
     if compression is Compression.none and not _wants_gradient(*tensors):
         return _grouped_reducescatter(tensors, name, op, process_set, *scales)

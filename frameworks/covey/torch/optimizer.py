@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 
 import torch
 
+from covey.arguments import many_of
 from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import GRADIENTS, choose, scale_at
@@ -29,7 +30,7 @@ from covey.torch.core_trainer import CoreTrainer
 from covey.torch.layout import BUCKET_BYTES, BucketPlan, Groups, Named, name_parameters, rename
 from covey.torch.mixed import MixedTrainer
 from covey.torch.ops import allreduce
-from covey.torch.options import check_options, check_outside, check_passes
+from covey.torch.options import check_kinds, check_options, check_outside, check_passes
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer
 from covey.torch.snapshot import carry
@@ -339,7 +340,8 @@ def DistributedOptimizer(
         >>> optimizer = hvd.DistributedOptimizer(sgd, named_parameters=model.named_parameters())
     """
     check_options(optimizer, op, gradient_predivide_factor, compression)
-    wrapped = twin_of(
+    check_kinds(model, (num_groups, groups), sparse_as_dense, process_set, bucket_bytes)
+    return start(twin_of(
         optimizer,
         _Distributed,
         Progress(choose(method, settings), process_set),
@@ -349,12 +351,11 @@ def DistributedOptimizer(
         compression=compression,
         op=op,
         gradient_predivide_factor=gradient_predivide_factor,
-        groups=groups if groups is not None else num_groups,
+        groups=num_groups if groups is None else groups,
         sparse_as_dense=sparse_as_dense,
         process_set=process_set,
         bucket_bytes=bucket_bytes,
-    )
-    return start(wrapped)
+    ))  # fmt: skip
 
 
 def _listed(
@@ -363,7 +364,7 @@ def _listed(
     """The names that a user gives, by themselves or in a model."""
     if named is None and model is not None:
         named = model.named_parameters()
-    return None if named is None else list(named)
+    return None if named is None else list(many_of(named, "named_parameters"))
 
 
 def distribute(optimizer: torch.optim.Optimizer, method: str, **options: Any) -> None:

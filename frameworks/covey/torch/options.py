@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, List, Sequence
+from typing import Any, List, Sequence, Tuple
 
 import torch
 
+from covey.arguments import group_id, truth_of, whole_of
 from covey.errors import InvalidArgument, Mismatch, Unsupported
 from covey.method import DELTA, GRADIENTS, MODEL, Plan
 from covey.objects import allgather_object
-from covey.reduce_op import Adasum, Average, ReduceOp, Sum, core_code
+from covey.reduce_op import Average, ReduceOp, Sum, core_code, is_adasum
 from covey.requests import check_predivisor
 from covey.torch.compression import Compression, check_compression
 from covey.torch.layout import BucketPlan, Named, describe, digest, first_difference
@@ -38,9 +39,35 @@ def check_options(
     check_compression(compression)
     if hasattr(optimizer, "_covey_reducer"):
         raise InvalidArgument("this optimizer is a DistributedOptimizer already")
-    if op != Adasum:
+    if not is_adasum(op):
         core_code(op)
     check_predivisor(gradient_predivide_factor, op)
+
+
+def check_kinds(
+    model: Any, groups: Tuple[Any, Any], sparse_as_dense: Any, group: Any, bucket_bytes: Any
+) -> None:
+    """Refuses arguments of ``DistributedOptimizer`` that are something else than they should be;
+    ``groups``: num_groups and groups.
+
+    Raises:
+        InvalidArgument: (a ValueError) names the argument.
+    """
+    group_id(group)
+    truth_of("sparse_as_dense", sparse_as_dense)
+    whole_of("bucket_bytes", bucket_bytes)
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise InvalidArgument(f"model must be a torch.nn.Module, not a {type(model).__name__}")
+    number, given = groups
+    whole_of("num_groups", number)
+    if given is None or isinstance(given, int):
+        return
+    if not isinstance(given, (list, tuple)) or not all(map(_is_group, given)):
+        raise InvalidArgument(f"groups must be a number or lists of parameters, not {given!r}")
+
+
+def _is_group(members: Any) -> bool:
+    return hasattr(members, "__iter__") and not isinstance(members, torch.Tensor)
 
 
 def check_passes(passes: int) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 
-from covey.errors import Mismatch
+from covey.errors import InvalidArgument, Mismatch
 from covey.group import Group, world
 from covey.objects import allgather_object
 from covey.torch.plain import digest
@@ -24,6 +24,7 @@ def check_replicas(model: Any, process_set: Group = world) -> None:
         process_set: the ranks to compare; this rank must be one of them.
 
     Raises:
+        InvalidArgument: (a ValueError) ``model`` is neither.
         Mismatch: names the first tensor that differs and which ranks agree with each other.
 
     Example:
@@ -40,6 +41,10 @@ def check_replicas(model: Any, process_set: Group = world) -> None:
 
 def _digests(model: Any) -> List[Digest]:
     tensors = model.state_dict() if isinstance(model, torch.nn.Module) else model
+    if not isinstance(tensors, Mapping):
+        raise InvalidArgument(
+            f"model must be a torch.nn.Module or a dict of tensors, not a {type(model).__name__}"
+        )
     return [
         (name, f"{tensor.dtype} {list(tensor.shape)}", digest(tensor.detach().cpu()))
         for name, tensor in tensors.items()

@@ -13,11 +13,11 @@ from typing import Dict, List, Optional, Tuple
 
 import torch
 
-from covey.errors import CoveyError, Unsupported
+from covey.errors import CoveyError, InvalidArgument, Unsupported
 from covey.group import Group, world
 from covey.handles import Handle
 from covey.objects import allgather_object
-from covey.reduce_op import Average, ReduceOp, Sum
+from covey.reduce_op import Average, ReduceOp, Sum, core_code
 from covey.torch.ops import allgather_async
 
 
@@ -60,14 +60,17 @@ def sparse_allreduce_async(
         a new sparse tensor in which an index may stand more than once: ``coalesce()`` adds them up.
 
     Raises:
-        Unsupported: (a ValueError) another op, or a tensor that is not sparse.
+        InvalidArgument, Unsupported: (ValueErrors) another op, or a tensor that is not sparse.
         Mismatch, Aborted: as every operation.
 
     Example:
         >>> total = hvd.sparse_allreduce_async(gradient, "embedding", hvd.Sum)()
     """
+    core_code(op)  # Refuses what is none.
     if op not in (Average, Sum):
         raise Unsupported(f"sparse tensors have an Average and a Sum, no {ReduceOp(op).name}")
+    if not isinstance(tensor, torch.Tensor):
+        raise InvalidArgument(f"tensor must be a sparse tensor of torch, not {tensor!r}")
     if tensor.layout is not torch.sparse_coo:
         raise Unsupported(f"sparse_allreduce_async takes sparse tensors (COO), not {tensor.layout}")
     tensor = tensor.detach()

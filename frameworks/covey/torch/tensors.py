@@ -8,11 +8,11 @@ from typing import Any, Callable, Optional, Tuple
 import torch
 
 from covey import _native
+from covey.arguments import scales_of
 from covey.collectives import Collectives
 from covey.errors import CoveyError, Unsupported
 from covey.framework import DTYPE_NAMES, Address, Framework, View
 from covey.memory import arena_empty
-from covey.requests import scales_of
 
 _STRIDED = torch.strided
 _DTYPES = tuple(getattr(torch, name, None) for name in DTYPE_NAMES)  # None: an older torch.
