@@ -274,6 +274,8 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
         >>> covey.stop_timeline()
     """
     del mark_cycles
+    if not isinstance(file_path, (str, os.PathLike)):
+        raise InvalidArgument(f"file_path must be a path, not {file_path!r}")
     _native.timeline_start(os.fspath(file_path))
 
 

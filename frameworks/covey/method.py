@@ -11,6 +11,7 @@ import sys
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from covey import _native
+from covey.arguments import group_id, text_of
 from covey.errors import CoveyError, InvalidArgument
 from covey.group import Group
 from covey.notice import tell
@@ -301,7 +302,10 @@ def lr_scale(method: Optional[str] = None, process_set: Optional[Group] = None) 
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1 * covey.lr_scale())  # doctest: +SKIP
     """
     place = state.require()
-    text = full_text(None) if method is None else _native.method_text(parsed(method))
+    if process_set is not None:
+        group_id(process_set)  # Refuses what is none.
+    known = None if method is None else parsed(text_of("method", method))
+    text = full_text(None) if known is None else _native.method_text(known)
     return scale_at(text, 0, place.size if process_set is None else process_set.size())
 
 

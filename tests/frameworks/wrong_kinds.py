@@ -32,6 +32,10 @@ _WRONG: Dict[str, Tuple[Any, ...]] = {
     "gradient_predivide_factor": (None, "x", 0, _THING),
     "process_set_id": (None, "x", 3.5, [], _THING),
     "local_layers": (-1, 3.5, _THING),
+    "module": (None, "x", -1, [], _THING),
+    "device_ids": (-1, 3.5, _THING),
+    "bucket_cap_mb": ("x", [], _THING, float("nan")),
+    "file_path": (None, -1, b"x", _THING),
 }
 
 
@@ -49,15 +53,16 @@ def not_refused(
     module: types.ModuleType,
     functions: Iterable[str],
     given: Dict[str, Callable[[], Any]],
-    ignored: Iterable[str] = (),
+    right: Iterable[str] = (),
 ) -> Tuple[int, List[str]]:
     """How many wrong calls there are, and those that are not refused with the argument's name.
-    ``given``: makes the other arguments that a function needs; ``ignored``: "function(argument"
-    that may be anything."""
+    ``given``: makes the other arguments that a function needs; ``right``: how calls begin
+    that are right, such as "function(argument"."""
     count, found = 0, []
     for function in functions:
         for name, value, arguments in _cases(getattr(module, function), given):
-            if f"{function}({name}" in ignored:
+            call = f"{function}({name}={value!r})"
+            if call.startswith(tuple(right)):
                 continue
             count += 1
             said = "nothing"
@@ -66,5 +71,5 @@ def not_refused(
             except (ValueError, TypeError) as error:
                 said = f"{type(error).__name__}: {error}"
             if name.partition("_set_id")[0].replace("num_", "") not in said:
-                found.append(f"{function}({name}={value!r}): {said}")
+                found.append(f"{call}: {said}")
     return count, found

@@ -62,7 +62,7 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     Example:
         >>> covey.save("run/last", model, optimizer, scheduler=scheduler, epoch=epoch)
     """
-    meeting, place = _meet("save", optimizer, path)
+    meeting, place = _meet("save", model, optimizer, path)
     positions = meeting.gather(optimizer._covey_progress.position())
     _agree_on_step(optimizer, positions, meeting.group.ranks)
     if optimizer._covey_progress.plan.in_rounds:  # They begin anew, with nothing left outside.
@@ -82,7 +82,7 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     write(meeting, place, dumps, manifest)
 
 
-def _meet(what: str, optimizer: Any, path: Any) -> Tuple[Meeting, pathlib.Path]:
+def _meet(what: str, model: Any, optimizer: Any, path: Any) -> Tuple[Meeting, pathlib.Path]:
     """All have come, no rank is in a step, and nothing is under way; the folder of ``path``."""
     place = state.require()
     if not hasattr(optimizer, "_covey_progress"):
@@ -110,6 +110,9 @@ def _meet(what: str, optimizer: Any, path: Any) -> Tuple[Meeting, pathlib.Path]:
     meeting, folder = Meeting(what, group), pathlib.Path()
     with meeting.part():
         _check_between_steps(optimizer, what)
+        if not isinstance(model, torch.nn.Module):
+            kind = type(model).__name__
+            raise InvalidArgument(f"{what}: model must be a torch.nn.Module, not a {kind}")
         folder = checkpoint_folder.place_of(path)
     meeting.agree()
     return meeting, folder
@@ -203,7 +206,7 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
         >>> loaded = covey.load("run/last", model, optimizer, scheduler=scheduler)
         >>> first = loaded["epoch"] + 1
     """
-    meeting, where = _meet("load", optimizer, path)
+    meeting, where = _meet("load", model, optimizer, path)
     found, manifest = look(meeting, where, "torch")
     source: Any = None
     with meeting.part():

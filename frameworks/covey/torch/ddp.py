@@ -20,7 +20,7 @@ from covey import basics
 from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.method import GRADIENTS, choose, plan
-from covey.torch.compression import Compression, Compressor
+from covey.torch.compression import Compression, Compressor, check_compression
 from covey.torch.ddp_arguments import OF_TORCH, Arguments, default_group, group_of, refuse
 from covey.torch.ddp_optimizers import wrapped
 from covey.torch.functions import broadcast_parameters
@@ -100,7 +100,7 @@ class DistributedDataParallel(_Torchs):
         basics.init()
         self.method = choose(method, settings, "DistributedDataParallel")
         self.process_set = group_of(given, process_set)
-        self.compression = compression
+        self.compression = check_compression(compression)
         self.module = module
         self.has_begun = False
         self._optimizers: List["weakref.ref[Any]"] = []

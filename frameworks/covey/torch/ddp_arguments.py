@@ -9,6 +9,7 @@ from typing import Any, Callable, List, Optional
 import torch
 import torch.distributed as dist
 
+from covey.arguments import factor_of, group_id, many_of
 from covey.basics import rank, size
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group, world
@@ -47,14 +48,16 @@ class Arguments(types.SimpleNamespace):
     output_device: Any
 
     def __init__(self, **given: Any) -> None:
-        """Raises Unsupported (a ValueError): one is refused."""
+        """Raises InvalidArgument, Unsupported (ValueErrors): one is wrong, or refused."""
         for name, reason in _REFUSED.items():
             if given[name] is not None:
                 raise Unsupported(f"{_NAME}: {name} is not there by a method: {reason}")
         super().__init__(**given)
         ids, size_mb = given["device_ids"], given["bucket_cap_mb"]
-        self.device_ids = None if ids is None else list(ids)
-        self.bucket_bytes = BUCKET_BYTES if size_mb is None else int(size_mb * (1 << 20))
+        self.device_ids = None if ids is None else list(many_of(ids, "device_ids"))
+        self.bucket_bytes = BUCKET_BYTES
+        if size_mb is not None:
+            self.bucket_bytes = int(factor_of("bucket_cap_mb", size_mb) * (1 << 20))
         asked, forward = given["broadcast_buffers"], given["forward_sync_buffers"]
         self.broadcasts = bool(asked is not False if forward is None else forward)
         self.broadcasts_at_first = self.broadcasts if forward is None else True
@@ -67,6 +70,9 @@ class Arguments(types.SimpleNamespace):
             InvalidArgument: (a ValueError) several devices, or those of a model on the CPU.
             Unsupported: (a ValueError) optimizers act within the backward pass.
         """
+        if not isinstance(module, torch.nn.Module):
+            kind = type(module).__name__
+            raise InvalidArgument(f"{_NAME}: module must be a torch.nn.Module, not a {kind}")
         parameters = list(module.parameters())
         if not any(it.requires_grad for it in parameters):
             raise RuntimeError(
@@ -115,6 +121,7 @@ def group_of(given: Arguments, process_set: Optional[Group]) -> Group:
             f"{_NAME}: process_group, device_mesh and process_set say the same: give one of them"
         )
     if process_set is not None:
+        group_id(process_set)  # Refuses what is none.
         return process_set
     if default_group() is None:
         return world
