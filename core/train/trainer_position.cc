@@ -59,9 +59,10 @@ Status Trainer::Restore(const Position& position) {
   const bool counts = rounds_.has_value() && rounds_->payload() != Payload::kDelta;
   if (counts && position.version != position.begin + position.local)
     return Status::InvalidArgument(
-        "version " + std::to_string(position.version) + " is not the one of rounds that begin at " +
-        std::to_string(position.begin) + " and " + std::to_string(position.local) +
-        " steps since: each version of " + choice_.At(rounds_->from()).OwnText() + " counts");
+        "a position of version " + std::to_string(position.version) + " in rounds of " +
+        choice_.At(rounds_->from()).OwnText() + " that begin at " + std::to_string(position.begin) +
+        ", with " + std::to_string(position.local) +
+        " steps since, is of two trainings: restore one that a trainer has given");
   version_ = position.version;
   step_ = position.step;
   may_differ_ = position.may_differ;

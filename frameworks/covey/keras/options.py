@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 import keras
 
@@ -74,18 +74,19 @@ def check_passes(passes: int) -> int:
     return passes
 
 
-def with_codec(method: str, compression: Any, codec: Any) -> str:
-    """The whole text ``method``, with ``codec``, which the class ``compression`` stands for; "" is
-    none.
+def with_codec(method: str, compression: Any, codecs: Mapping[Any, str]) -> str:
+    """The whole text ``method``, with the codec that the class ``compression`` stands for by
+    ``codecs``; "" is none.
 
     Raises:
         InvalidArgument: (a ValueError) both name a codec, or the method has none.
-        Unsupported: (a ValueError) ``codec`` is None: another compression.
+        Unsupported: (a ValueError) another compression.
 
     Example:
-        >>> with_codec("allreduce", Compression.fp16, "fp16")  # doctest: +SKIP
+        >>> with_codec("allreduce", Compression.fp16, {Compression.fp16: "fp16"})  # doctest: +SKIP
         'allreduce:codec=fp16'
     """
+    codec = codecs.get(compression) if isinstance(compression, type) else None
     if codec is None:
         raise Unsupported(
             f"compression={compression!r}: use Compression.fp16 or .bf16, or codec= of the method"

@@ -89,7 +89,7 @@ class DistributedOptimizer(WrappedOptimizer):
             optimizer = keras.optimizers.get(optimizer)
         check_options(optimizer, op, gradient_predivide_factor, num_groups, groups)
         uncompressed = choose(method, settings)
-        text = with_codec(uncompressed, compression, _CODECS.get(compression))
+        text = with_codec(uncompressed, compression, _CODECS)
         passes = check_passes(backward_passes_per_step)
         super().__init__(
             optimizer, name, op=op, group=process_set, method=text, is_chosen=method is not None,

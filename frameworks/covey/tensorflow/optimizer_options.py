@@ -30,5 +30,4 @@ def check_options(optimizer: Any, op: int, factor: float, num_groups: Any, group
 
 def with_compression(method: str, compression: Type[Compressor]) -> str:
     """``with_codec`` of a class of ``covey.tensorflow.Compression``."""
-    known = isinstance(compression, type) and compression in _CODECS
-    return with_codec(method, compression, _CODECS[compression] if known else None)
+    return with_codec(method, compression, _CODECS)
