@@ -57,10 +57,11 @@ def is_adasum(op: Any) -> bool:
 def core_code(op: Any) -> int:
     """The core's number of ``op``. Raises InvalidArgument, or Unsupported for Adasum, of which the
     core knows nothing."""
-    if is_adasum(op):
-        raise Unsupported(NO_ADASUM)
     if isinstance(op, int) and 0 <= op < len(CORE_CODES):
-        return CORE_CODES[op]
+        code = CORE_CODES[op]
+        if code < 0:
+            raise Unsupported(NO_ADASUM)
+        return code
     raise InvalidArgument(f"op must be Average, Sum, Min, Max or Product, not {op!r}")
 
 

@@ -127,10 +127,6 @@ def _without_gradient(plain: Callable[P, R]) -> Callable[P, R]:
     return functools.update_wrapper(call, plain)
 
 
-def _is_one(factor: Any) -> bool:
-    return isinstance(factor, float) and factor == 1.0
-
-
 # Of those with a `compression` the first is written out below.
 _allreduce, allreduce_, allreduce_async, allreduce_async_ = four_variants(collectives.allreduce)
 (
@@ -203,7 +199,8 @@ def allreduce(
         >>> mean_loss = hvd.allreduce(loss.detach(), name="loss")
     """
     if codec is None and compression is Compression.none and not _wants_gradient(tensor):
-        if average is None and _is_one(prescale_factor) and _is_one(postscale_factor):
+        are_floats = type(prescale_factor) is type(postscale_factor) is float
+        if average is None and are_floats and prescale_factor == postscale_factor == 1.0:
             return _allreduce(tensor, name=name, op=op, process_set=process_set)
         return _allreduce(
             tensor, average, name, op, prescale_factor, postscale_factor, process_set
@@ -236,7 +233,8 @@ def grouped_allreduce(
     """
     tensors = many_of(tensors)
     if codec is None and compression is Compression.none and not _wants_gradient(*tensors):
-        if average is None and _is_one(prescale_factor) and _is_one(postscale_factor):
+        are_floats = type(prescale_factor) is type(postscale_factor) is float
+        if average is None and are_floats and prescale_factor == postscale_factor == 1.0:
             return _grouped_allreduce(tensors, name=name, op=op, process_set=process_set)
         return _grouped_allreduce(
             tensors, average, name, op, prescale_factor, postscale_factor, process_set
