@@ -36,7 +36,7 @@ TEST(TrainersTest, EverythingHolds) {
             {"rounds left", &V::left},
             {"finished", &V::finished},
             {"settled", &V::settled},
-            {"strictly, at once after one that was not strict", &V::gathered},
+            {"ends of all, compared", &V::gathered},
             {"all counted", &V::whole, 3},
             {"ranks that went on to rounds of models", &V::handed_over, 5},
             {"though one was overdue", &V::handed_late},

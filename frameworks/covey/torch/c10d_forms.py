@@ -22,7 +22,7 @@ _DEFAULTS = {"op": _SUM, "root": _NONE, "timeout": None, "opts": None}
 
 
 class Options(NamedTuple):
-    """What torch's options objects have, of all calls."""
+    """The fields that a call may read of its options object in torch."""
 
     reduceOp: Any = _SUM
     rootRank: int = 0

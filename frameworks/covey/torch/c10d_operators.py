@@ -1,4 +1,4 @@
-"""The reductions of torch.distributed by Covey's. Internal."""
+"""The reduction of Covey that stands for one of torch.distributed. Internal."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Carried(NamedTuple):
     """A tensor as Covey reduces it.
 
     Attributes:
-        tensor: itself, or one that stands for it: of truths numbers, of complex numbers their
-            parts, in a dimension more.
+        tensor: itself; for bool one of uint8, for complex numbers their real and imaginary parts,
+            in a dimension more.
         op: Covey's, of that tensor.
-        back: what it makes of the reduction, or of rows of it.
+        back: converts the result, or rows of it, to the dtype that was given.
     """
 
     tensor: torch.Tensor

@@ -158,7 +158,8 @@ void TrainerSimulation::CheckArrays(int32_t rank, uint64_t version) {
          std::to_string(version));
 }
 
-// A strict finish() of all ranks has ended. The one before it may have gone on without some.
+// A strict finish(), or settle(), of all ranks has ended. A finish() before it may have gone on
+// without some.
 void TrainerSimulation::CheckGathered(int32_t rank, uint64_t epoch) {
   const auto has_left = [](const Player& it) { return it.has_left; };
   if (verdict_.killed > 0 || std::any_of(players_.begin(), players_.end(), has_left)) return;
@@ -168,7 +169,7 @@ void TrainerSimulation::CheckGathered(int32_t rank, uint64_t epoch) {
   const std::pair<int64_t, Numbers> here{version, player.model.sum};
   const auto [first, is_new] = gathered_.emplace(epoch, here);
   if (!is_new && first->second != here)
-    Fail("2: rank " + std::to_string(rank) + " ends a strict finish() at version " +
+    Fail("2: rank " + std::to_string(rank) + " ends a strict finish(), or settle(), at version " +
          std::to_string(version) + ", another one at " + std::to_string(first->second.first) +
          ", or with another model");
 }

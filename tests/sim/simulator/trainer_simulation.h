@@ -6,8 +6,9 @@
 // Checked:
 //   1. Models are equal at equal version, on all ranks, whatever the way to it; by a method of
 //      deltas the replicated arrays.
-//   2. After a finish() that all living ranks have ended, in which none was lost, all are at the
-//      same version, and each gradient that was handed over counts once.
+//   2. After a strict finish(), or settle(), that all living ranks have ended, in which none was
+//      lost, all are at the same version. At the end each gradient that was handed over counts
+//      once.
 //   3. A version is applied once and in order: version() grows by one with each update, or jumps
 //      with another rank's state, its delta, or its model.
 //   4. A rank that runs comes to the end of its training.
@@ -33,7 +34,7 @@ struct TrainerVerdict {
   // Counts of events, for tests that require them.
   uint64_t updates = 0, late = 0, killed = 0, stopped = 0, unfit = 0, refused = 0;
   uint64_t packed = 0, unpacked = 0, timeouts = 0, left = 0, finished = 0, settled = 0;
-  uint64_t gathered = 0;            // strict ends of finish() after those of one that was not
+  uint64_t gathered = 0;            // strict ends of finish(), and of settle(), by all ranks
   uint64_t went_on = 0;             // ends of finish() without ranks that are missing
   uint64_t deltas = 0, models = 0;  // runs of a method of those
   uint64_t caught_up = 0;           // passes that began with versions of others
