@@ -16,6 +16,8 @@ _OF_WHEEL = [
 
 # Data of Python tests, besides that of all tests of their folder.
 _PY_DATA = {
+    "frameworks/c10d_streams": ["//tests/plugins"],
+    "frameworks/card": ["//tests/plugins"],
     "frameworks/cuda": ["//tests/plugins"],
     "frameworks/help": [
         "//examples",
@@ -123,6 +125,7 @@ _PY_OPS = {name: ops for ops, names in {
         "parallel/trace",
     ],
     "hosts": [
+        "frameworks/c10d_streams",
         "frameworks/mirror",
         "frameworks/mixed",
         "parallel/bench",

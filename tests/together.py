@@ -78,6 +78,7 @@ def _run(path: str, folder: str) -> NoReturn:
     sys.argv[1:] = [path]
 
     def work() -> None:
+        runner.hide_cards(pathlib.Path(path))
         runner.prepare_ranks(pathlib.Path(path).absolute())
         faulthandler.enable()  # Later than the process of which ranks are forks.
         sys.exit(runner.run(path, []))

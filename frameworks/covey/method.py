@@ -130,13 +130,17 @@ def compare(settings: Mapping[str, object]) -> None:
         _announce(f"{variable} ignored: " + "{place} says " + asked)
 
 
-def unused(by: str) -> None:
-    """Says, once, that ``by`` trains by allreduce whatever is configured.
+def unused(by: str, but: str = "") -> None:
+    """Says, once, that ``by`` trains by allreduce whatever is configured; ``but``: all but that.
 
     Example:
         >>> unused("DistributedGradientTape")  # doctest: +SKIP
     """
-    if state.place is not None and full_text(None) != _DEFAULT:
+    if state.place is None or full_text(None) == _DEFAULT:
+        return
+    if but:
+        _announce(f"{_configured()} acts on {but}, not on other calls of {by} (" + "{place})")
+    else:
         _announce(f"{_configured()} ignored: {by} (" + "{place}) knows no methods but allreduce")
 
 

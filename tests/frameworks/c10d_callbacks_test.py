@@ -15,7 +15,7 @@ from typing import Any, Callable, List, Tuple
 import torch
 import torch.distributed as dist
 from process_groups import in_group
-from ranks import SEED, SharedPool
+from ranks import SEED, Pool, SharedPool
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import (
     hook_with_zero_step,
@@ -162,6 +162,18 @@ def errors() -> List[str]:
     return [*said, *map(str, heard)]
 
 
+@in_group
+def left_alone() -> str:
+    """A callback of rank 1 fails, and a call of it is in flight that rank 0 does not make."""
+    if dist.get_rank() == 0:
+        begun(1.0).wait()
+        return "done"
+    failed = begun(1.0).then(lambda _: 1 / 0)
+    begun(2.0)
+    failed.wait()
+    return "no error"
+
+
 class CallbacksTest(unittest.TestCase):
     def check_trains(self, skipped: int, function: Callable[..., Any], *args: Any) -> None:
         pool = pools(SIZE)
@@ -194,6 +206,12 @@ class CallbacksTest(unittest.TestCase):
 
     def test_errors_of_callbacks_are_those_of_their_futures(self) -> None:
         self.assertEqual(pools(SIZE).call(errors), [["'mine'", "'mine'", "4.0"]] * SIZE)
+
+
+    def test_a_group_whose_callback_has_failed_waits_for_no_call(self) -> None:
+        with Pool(SIZE, __file__) as pool:
+            with self.assertRaisesRegex(AssertionError, "ZeroDivisionError"):
+                pool.call(left_alone)
 
 
 class LeavingTest(unittest.TestCase):

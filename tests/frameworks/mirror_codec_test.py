@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import unittest
 
-import torch
 from mirror_training import check_both, in_turn
 from ranks import SEED, SharedPool, on_one_host
 
@@ -26,11 +25,6 @@ class MirrorCodecTest(unittest.TestCase):
     def test_what_waits_for_nobody(self) -> None:
         for size in (2, 4):
             check_both(self, pool(size), in_turn, METHOD)
-
-    @unittest.skipUnless(torch.cuda.is_available(), "skipped: no GPU")
-    def test_on_a_card(self) -> None:
-        for states in pool(2).call(in_turn, "cuda", METHOD):
-            self.assertTrue(states[-1])  # It came to its end, and replicas are equal.
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 rank is late, goes on from a snapshot, overflows, saves and loads, or goes to another method.
 Method: a device that does everything as late as it may (``late_cuda``), so that a copy nobody waits
 for gives other numbers; ranks step in turn where a method lets them come as they like. The tests of
-the device say that it is late. On a card the same, where there is one.
+the device say that it is late.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Any, Dict, List, Tuple
 import torch
 import trainings
 from late_cuda import Event, Stream, running
-from mirror_training import Training, check_both, digest, in_turn, there_is, together
+from mirror_training import (
+    IN_TURN,
+    TOGETHER,
+    Training,
+    check_both,
+    digest,
+    in_turn,
+    there_is,
+    together,
+)
 from ranks import SEED, SharedPool, also, on_one_host
 
 import covey
@@ -22,34 +31,6 @@ import covey.torch as hvd
 from covey.torch import mirror
 
 pool = SharedPool(__file__)
-
-# Each waits for all: what they come to does not depend on who is when.
-TOGETHER = (
-    "allreduce",
-    "eager:admit=all,warmup_steps=3",
-    "eager:admit=all,clip_norm=0.05",
-    "local:H=3",
-    "dpsgd",
-    "wagma:S=2,tau=3,admit=all,max_wait=60s,warmup_steps=2",
-    "wagma:tau=1,clip_norm=0.05",
-    "eager:admit=all,then=local@4:H=2,then=allreduce@8",
-    "local:H=2,max_wait=60s,then=eager@5:admit=all",
-    *also(
-        "allreduce:max_wait=60s",
-        "eager:admit=all",
-        "local:H=3,max_wait=60s",
-        "wagma:S=2,tau=3,admit=all,max_wait=60s",
-        "local:H=4,then=wagma@6:S=1,tau=90,admit=all,max_wait=60s",
-    ),
-)
-# In these nobody waits: so ranks step in turn.
-IN_TURN = (
-    "adpsgd",
-    "swarm:H=2,exchange=nonblocking",
-    "eager:admit=solo,log=50,clip_norm=0.05",
-    "wagma:S=2,admit=solo,tau=1000,log=50",
-    *also("adpsgd:topology=matching,seed=3", "swarm:H=2", "eager:admit=solo,log=50"),
-)
 
 
 def of(size: int, methods: Any) -> List[str]:
@@ -244,15 +225,6 @@ class MirrorTest(unittest.TestCase):
                              ("put", "wagma:tau=1")):
             with self.subTest(name=name, method=method):
                 self.assertEqual(pool(2).call(without, name, method), [False] * 2)
-
-    @unittest.skipUnless(torch.cuda.is_available(), "skipped: no GPU")
-    def test_on_a_card(self) -> None:
-        for method in (*TOGETHER, *IN_TURN):
-            with self.subTest(method=method):
-                function = together if method in TOGETHER else in_turn
-                args = (method, False) if method in TOGETHER else (method,)
-                for states in pool(2).call(function, "cuda", *args):
-                    self.assertTrue(states[-1])  # It came to its end, and replicas are equal.
 
     def test_who_is_far_behind_goes_on_from_a_snapshot(self) -> None:
         results = pool(2).call(from_a_snapshot, "cuda")

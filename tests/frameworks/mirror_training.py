@@ -11,10 +11,37 @@ from typing import Any, Iterator, List
 
 import torch
 from late_cuda import running
-from ranks import SEED, Pool
+from ranks import SEED, Pool, also
 
 import covey.torch as hvd
 
+# Each waits for all: what they come to does not depend on who is when.
+TOGETHER = (
+    "allreduce",
+    "eager:admit=all,warmup_steps=3",
+    "eager:admit=all,clip_norm=0.05",
+    "local:H=3",
+    "dpsgd",
+    "wagma:S=2,tau=3,admit=all,max_wait=60s,warmup_steps=2",
+    "wagma:tau=1,clip_norm=0.05",
+    "eager:admit=all,then=local@4:H=2,then=allreduce@8",
+    "local:H=2,max_wait=60s,then=eager@5:admit=all",
+    *also(
+        "allreduce:max_wait=60s",
+        "eager:admit=all",
+        "local:H=3,max_wait=60s",
+        "wagma:S=2,tau=3,admit=all,max_wait=60s",
+        "local:H=4,then=wagma@6:S=1,tau=90,admit=all,max_wait=60s",
+    ),
+)
+# In these nobody waits: so ranks step in turn.
+IN_TURN = (
+    "adpsgd",
+    "swarm:H=2,exchange=nonblocking",
+    "eager:admit=solo,log=50,clip_norm=0.05",
+    "wagma:S=2,admit=solo,tau=1000,log=50",
+    *also("adpsgd:topology=matching,seed=3", "swarm:H=2", "eager:admit=solo,log=50"),
+)
 # By rank: the steps of twelve in which it comes.
 COMES = (range(12), (0, 1, 5, 11), (0, 3, 4, 5, 6, 7, 8), (2, 9, 10))
 

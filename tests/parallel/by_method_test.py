@@ -64,6 +64,9 @@ class ByMethodTest(unittest.TestCase):
                     line = f"--method {method} acts on torch's DistributedDataParallel ("
                     self.assertEqual(said.count(line), 1, said)
                     self.assertIn("script.py:10): its own allreduce is off", said)
+                    self.assertNotIn("ignored", said)
+                    other = said.count("DistributedDataParallel, not on other calls of torch.dist")
+                    self.assertEqual(other, int(backend == "covey" and not same), said)
 
     def test_preloaded_ranks(self) -> None:
         out, _ = self.run_script("gloo", "--preload", "torch", "--method", "local:local_steps=100")

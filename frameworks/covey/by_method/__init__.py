@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import sys
 from typing import Any, Dict
 
 
@@ -20,6 +21,11 @@ def take_part(env: Dict[str, str]) -> None:
         env["PYTHONPATH"] = os.pathsep.join([*paths, folder])
 
 
+def is_loaded() -> bool:
+    """Whether torch's class makes Covey's. torch is imported."""
+    return "__new__" in vars(sys.modules["torch"].nn.parallel.DistributedDataParallel)
+
+
 def load() -> None:
     """From now on torch's class makes Covey's. Again: a no-op."""
     if not os.environ.get("COVEY_METHOD"):
@@ -27,7 +33,7 @@ def load() -> None:
     import torch
 
     theirs: Any = torch.nn.parallel.DistributedDataParallel
-    if "__new__" in vars(theirs):
+    if is_loaded():
         return
 
     def make(cls: type, *_: Any, **__: Any) -> Any:

@@ -21,6 +21,7 @@ from covey.collectives import barrier
 from covey.objects import broadcast_object
 
 NAME = "covey"
+DEVICES = ("cpu", "cuda")
 _HANDLERS = "_rendezvous_handlers"
 _memory = -1  # Its descriptor: a process stays in its job.
 
@@ -123,7 +124,7 @@ def register() -> None:
     """Again: a no-op."""
     if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
         return
-    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=list(DEVICES))
     # Torch has no other way to complete a rendezvous that it knows; without it users give a store.
     handlers: Dict[str, Any] = getattr(dist.rendezvous, "__globals__", {}).get(_HANDLERS, {})
     if "env" in handlers:

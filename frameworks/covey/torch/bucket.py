@@ -122,7 +122,8 @@ class Bucket:
         plan: which gradients lie where.
         seen: the gradients as they were when they were complete; None: they are not.
         sparse: this rank's gradients that do not travel in here, being sparse.
-        has_sparse: in the reduction that ended last a rank had such.
+        has_sparse: in the reduction that ended last a rank had such. On CUDA it is not known: the
+            host reads no flags there.
     """
 
     def __init__(
@@ -142,8 +143,7 @@ class Bucket:
         self.fresh: Set[int] = set()
         self._reduction = reduction
         self._densify = densify
-        is_here = plan.device.type == "cpu"
-        self._leaves_sparse = not densify and reduction.gathers_sparse and is_here
+        self._leaves_sparse = not densify and reduction.gathers_sparse
         self._is_plain = reduction.is_plain
         self._context: Any = None
         self._stream: Any = None  # Of CUDA, on which the bucket was handed in.
@@ -228,6 +228,11 @@ class Bucket:
         """Whether a gradient lies in the bucket already."""
         return any(it.grad is view for it, view in zip(self.parameters, self.views))
 
+    def is_sparse(self) -> bool:
+        """Whether a gradient of this rank is, and is not in the bucket."""
+        grads = [it.grad for it in self.parameters] if self._leaves_sparse else []
+        return any(it is not None and it.layout is torch.sparse_coo for it in grads)
+
     def submit(self, step: Optional[int] = None, draw: int = 0, stays: bool = False) -> None:
         """Collects the gradients and hands the bucket to the core.
 
@@ -293,7 +298,7 @@ class Bucket:
             if not stays:
                 parameter.grad = None
         if sources:
-            is_large = self._reduction.is_large and self.plan.device.type == "cpu"
+            is_large = self._reduction.is_large and self.flat.is_cpu
             (copy_past_caches if is_large else torch._foreach_copy_)(targets, sources)
         flags = self._memory.flags.fill_(1)
         for index in self._missing:
@@ -384,7 +389,7 @@ class Bucket:
             compression = self._reduction.compression
             self.flat.copy_(compression.decompress(self._compressed, self._context))
         self.seen = None
-        self.has_sparse = self._leaves_sparse and bool(self._memory.flags[-1])
+        self.has_sparse = self._leaves_sparse and self.flat.is_cpu and bool(self._memory.flags[-1])
         self.fresh.clear()
         unused: Set[int] = set()  # On all ranks.
         if self._missing and self._reduction.flags_tell:

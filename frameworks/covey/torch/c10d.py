@@ -1,7 +1,11 @@
 """Covey as a backend of torch.distributed: ``init_process_group("covey")``.
 
-For CPU tensors, under coveyrun or torchrun: the collectives, messages between two ranks, and what
-is built on them, such as DDP, FSDP2, DTensor and torch.distributed.checkpoint.
+For tensors on the CPU and on CUDA, under coveyrun or torchrun: the collectives, messages between
+two ranks, and what is built on them, such as DDP, FSDP2, DTensor and torch.distributed.checkpoint.
+
+On CUDA a call takes its tensors as the stream in use has them. Unlike NCCL's, ``wait()`` returns
+once all ranks have made the call and the result is on its way; the stream in use then comes after
+it. The device is waited for where a result is gathered or comes in parts.
 
 Every collective of a process group is an operation of one ordered stream, which is the group's own:
 ranks must make the calls of a group in one order, as with every backend. Those of other groups of
@@ -22,15 +26,15 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from covey import basics, rendezvous
+from covey import basics, by_method, rendezvous
 from covey.errors import Timeout, Unsupported
 from covey.group import GroupApart
 from covey.method import unused
 from covey.torch import c10d_calls as calls
-from covey.torch.backend import NAME
+from covey.torch.backend import DEVICES, NAME
 from covey.torch.c10d_forms import NO_TIME, Form
 from covey.torch.c10d_points import AnyWork, Points, RecvWork
-from covey.torch.c10d_work import CoveyWork, InFlight, Limit, Place
+from covey.torch.c10d_work import CallStream, CoveyWork, InFlight, Limit, Place
 from covey.torch.completions import CoveyFuture, Program, current_lane
 
 _LEAST = timedelta(milliseconds=1)
@@ -104,7 +108,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
     @property
     def _device_types(self) -> List[torch.device]:
         """Torch asks for them before it saves a checkpoint in the background."""
-        return [torch.device("cpu")]
+        return [torch.device(name) for name in DEVICES]
 
     def _set_sequence_number_for_group(self) -> None:
         self._calls = 0
@@ -116,8 +120,12 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._timeout = timeout
 
     def shutdown(self) -> None:
-        """Waits for the collectives in flight, and for the callbacks of futures."""
-        self._in_flight.close()
+        """Waits for the collectives in flight, and for the callbacks of futures. Where one has
+        failed it does not: the other ranks may never make the calls that are left."""
+        if self._program.has_failed:
+            self._in_flight.leave()
+        else:
+            self._in_flight.close()
         self._points.close()
 
     def abort(self) -> None:
@@ -135,8 +143,9 @@ class CoveyProcessGroup(dist.ProcessGroup):
         handle = call.function(*call.given, name=name, process_set=self._group, **call.options)
         place.made()
         self._calls += 1
-        how = call.finish, CoveyFuture(number), limit, lane, self._in_flight
-        work = CoveyWork(handle, call.outputs, *how)
+        stream = CallStream(call.tensors())
+        how = CoveyFuture(number, stream.devices), stream, limit, lane, self._in_flight
+        work = CoveyWork(handle, call.outputs, call.finish, *how)
         self._in_flight.add(work)
         return work
 
@@ -216,7 +225,8 @@ def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
         if not rendezvous.under_coveyrun(os.environ) and options.group_size > 1:
             rendezvous.meet(options.store, options.group_rank, options.group_size)
         basics.init()
-    unused("torch.distributed's backend")
+    but = "DistributedDataParallel" if by_method.is_loaded() else ""
+    unused("torch.distributed's backend", but)
     if len(ranks) > basics.size() or ranks[options.group_rank] != basics.rank():
         raise Unsupported(
             f"this process is rank {ranks[options.group_rank]} of {len(ranks)} for "

@@ -1,15 +1,15 @@
 """The collectives of torch.distributed as Covey's operations: what each begins, and what becomes of
 its result. Pure: nothing is begun here. Internal.
 
-A group has P ranks. Tensors are any CPU tensors of torch; lists have one for each rank, in the
-group's order. An argument of another size than a call needs raises InvalidArgument (a ValueError)
-on the rank that has given it, and nothing is begun; ranks that disagree get Mismatch.
+A group has P ranks. Tensors are on the CPU or on CUDA; lists have one for each rank, in the group's
+order. An argument of another size than a call needs raises InvalidArgument (a ValueError) on the
+rank that has given it, and nothing is begun; ranks that disagree get Mismatch.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -41,6 +41,11 @@ class Begin(NamedTuple):
     outputs: List[torch.Tensor]
     finish: Finish
     options: Dict[str, Any] = {}
+
+    def tensors(self) -> Iterator[Any]:
+        """The arguments and outputs, with those of lists."""
+        for one in (*self.given, self.outputs):
+            yield from one if isinstance(one, list) else (one,)
 
 
 def _nothing(_: Any) -> None:

@@ -31,7 +31,7 @@ import torch.distributed as dist
 import covey.torch as hvd
 from covey.errors import InvalidArgument
 from covey.group import GroupApart
-from covey.torch.c10d_work import CoveyWork, InFlight, Limit
+from covey.torch.c10d_work import CallStream, CoveyWork, InFlight, Limit
 from covey.torch.completions import CoveyFuture, Program, waiting
 from covey.torch.tensors import CODES
 
@@ -248,7 +248,9 @@ class Points:
         limit = Limit(f"{what} in process group '{self._name}'", stream.ranks, timeout)
         handle = hvd.broadcast_async_(row, stream.root, name=name, process_set=stream.group)
         stream.program.made()
-        return [handle, outputs, lambda _: None, CoveyFuture(call), limit, stream, self._calls]
+        place = CallStream([row])
+        future = CoveyFuture(call, place.devices)
+        return [handle, outputs, lambda _: None, future, place, limit, stream, self._calls]
 
     def _stream(self, source: int, target: int, verb: str) -> Stream:
         peer = target if source == self._rank else source

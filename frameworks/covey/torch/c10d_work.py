@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+)
 
 import torch
 import torch.distributed as dist
@@ -111,6 +122,37 @@ class Place(NamedTuple):
         return self.ranks[root]
 
 
+class CallStream:
+    """The stream of CUDA on which a call was made; of calls on the CPU there is none.
+
+    The stream has the call's tensors as they were when it was made, and its result, in turn.
+    """
+
+    def __init__(self, tensors: Iterable[Any]) -> None:
+        """``tensors``: the arguments of the call."""
+        self._stream: Any = None
+        if torch.cuda.is_initialized():
+            devices = (it.device for it in tensors if isinstance(it, torch.Tensor) and it.is_cuda)
+            device = next(devices, None)
+            self._stream = device and torch.cuda.current_stream(device)
+
+    @property
+    def devices(self) -> Optional[List[torch.device]]:
+        """Of the tensors, for the call's future; None: the CPU."""
+        return self._stream and [self._stream.device]
+
+    def entered(self) -> ContextManager[Any]:
+        """What this thread does meanwhile is done on the stream."""
+        return contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def join(self) -> None:
+        """What comes on this thread's own stream comes after what the stream has now."""
+        if self._stream is not None:
+            own = torch.cuda.current_stream(self._stream.device)
+            if own != self._stream:
+                own.wait_stream(self._stream)
+
+
 class CoveyWork(dist._Work):
     """One call in flight.
 
@@ -118,8 +160,9 @@ class CoveyWork(dist._Work):
     itself stays in flight, and calls that come later in the group after it: they end once those
     that are missing have come, and waiting again may succeed.
 
-    A wait, or a look that finds it ended, brings the result to its tensors. A thread does so only
-    for a call whose future is wanted: to wake one costs more than a small exchange.
+    A wait, or a look that finds it ended, brings the result to its tensors, and the stream of CUDA
+    on which it is made gets it. A thread does so only for a call whose future is wanted: to wake
+    one costs more than a small exchange.
     """
 
     def __init__(
@@ -128,6 +171,7 @@ class CoveyWork(dist._Work):
         outputs: List[torch.Tensor],
         finish: Callable[[Any], None],
         future: CoveyFuture,
+        stream: CallStream,
         limit: Limit,
         lane: Any,
         calls: InFlight,
@@ -141,6 +185,7 @@ class CoveyWork(dist._Work):
         self._finished = False
         self._error: Optional[Exception] = None
         self._future = future
+        self._stream = stream
         self._limit = limit
         self._lane = lane
         self._calls = calls
@@ -156,7 +201,8 @@ class CoveyWork(dist._Work):
                 raise Timeout(f"a call of torch.distributed has not ended within {timeout} s")
             try:
                 if not self._finished:
-                    self._finish(self._handle.wait(self._limit.left() if is_last else limit))
+                    with self._stream.entered():
+                        self._finish(self._handle.wait(self._limit.left() if is_last else limit))
                     self._finished = True
                     self._calls.forget(self)
             finally:
@@ -174,12 +220,14 @@ class CoveyWork(dist._Work):
     def end_future(self) -> None:
         if self._error is not None:
             self._future.set_exception(self._error)
-        else:
+            return
+        with self._stream.entered():
             self._future.set_result(self._outputs)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         with waiting():
             self._end(timeout.total_seconds() or None)
+        self._stream.join()
         return True
 
     def is_completed(self) -> bool:
@@ -197,6 +245,7 @@ class CoveyWork(dist._Work):
             self._end(0.0)
         except Exception as error:  # pylint: disable=broad-except
             return error
+        self._stream.join()
         return None
 
     def missing(self) -> List[int]:

@@ -83,6 +83,7 @@ class Call(NamedTuple):
         slot: turns among callbacks of the program's calls that take one number: they begin once all
             that come of earlier ones have returned.
         origin: the number of that one.
+        program: that has made it.
     """
 
     name: str
@@ -90,12 +91,18 @@ class Call(NamedTuple):
     turns: Turns
     slot: Turns
     origin: int
+    program: Program
 
 
 class Program:
-    """The calls of a process group that the program itself makes."""
+    """The calls of a process group that the program itself makes.
+
+    Attributes:
+        has_failed: a future has ended with an error, so ranks may not make the same calls any more.
+    """
 
     def __init__(self, group: str) -> None:
+        self.has_failed = False
         self._names = [f"c10d.{group}.{number}" for number in range(SLOTS)]
         self._slots = [Turns(False) for _ in range(SLOTS)]
         self._turns = Turns(True)
@@ -103,7 +110,7 @@ class Program:
 
     def next_call(self) -> Call:
         slot, made = self._made % SLOTS, self._made
-        return Call(self._names[slot], made, self._turns, self._slots[slot], made)
+        return Call(self._names[slot], made, self._turns, self._slots[slot], made, self)
 
     def made(self) -> None:
         self._made += 1
@@ -122,8 +129,8 @@ class Lane:
         call.turns.expect(call.number)
 
     def next_call(self) -> Call:
-        slot, origin = self._call.slot, self._call.origin
-        return Call(f"{self.name}.{self._made}", self._made, self._turns, slot, origin)
+        name, turns = f"{self.name}.{self._made}", self._turns
+        return self._call._replace(name=name, number=self._made, turns=turns)
 
     def made(self) -> None:
         self._made += 1
@@ -180,9 +187,12 @@ class _Failure:
 class CoveyFuture(torch.futures.Future):
     """A future whose callbacks are lanes."""
 
-    def __init__(self, call: Call) -> None:
-        super().__init__()
+    def __init__(self, call: Call, devices: Optional[List[torch.device]] = None) -> None:
+        """``devices``: of CUDA, those of tensors in its value. Where it is waited for, and in its
+        callbacks, the streams in use come after those on which it was ended."""
+        super().__init__(devices=devices)
         self._call = call
+        self._devices = devices
         self._callbacks = 0
 
     def _lane(self) -> Lane:
@@ -193,6 +203,7 @@ class CoveyFuture(torch.futures.Future):
         def fail(_: Any) -> None:
             raise result
 
+        self._call.program.has_failed = True
         self._set_unwrap_func(fail)
         self.set_result(_Failure(result))
 
@@ -204,7 +215,7 @@ class CoveyFuture(torch.futures.Future):
 
     def then(self, callback: Callable[[Any], Any]) -> "CoveyFuture":
         lane = self._lane()
-        after = CoveyFuture(self._call._replace(name=lane.name))
+        after = CoveyFuture(self._call._replace(name=lane.name), self._devices)
 
         def run(_: Any) -> None:
             try:

@@ -11,13 +11,14 @@ that is added up beside the last bucket, which is never submitted before ``synch
 ends with it anyway. From then on the buckets are held: nothing is submitted early, until all ranks
 have looked again and no gradient was written to. They are held at first, and while gradients of
 some rank lie in the bucket (``zero_grad(set_to_none=False)``), where writing is costly to find.
+On CUDA the number also tells of sparse gradients: the host would wait for a bucket's flags.
 """
 
 from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Any, Callable, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -38,6 +39,7 @@ from covey.torch.written import looks_again
 # A rank's word on its gradients, added up over the ranks.
 _IS_REWRITTEN = 1
 _LIES_HERE = 1 << 16
+_IS_SPARSE = 1 << 32  # Said where parameters are on CUDA.
 
 # Parameter -> the hook of the optimizer that wrapped it last: a parameter wrapped again (a second
 # training stage, say) must not be reduced twice.
@@ -50,7 +52,7 @@ class _Agreement:
     def __init__(self, name: str, group: Group) -> None:
         self._name = name
         self._group = group
-        self._said = torch.zeros(1, dtype=torch.int32)
+        self._said = torch.zeros(1, dtype=torch.int64)
         self._handle: Optional[_native.Handle[Any]] = None
 
     def say(self, number: int) -> None:
@@ -64,7 +66,7 @@ class _Agreement:
             0,
             1.0,
             1.0,
-            CODES[torch.int32],
+            CODES[torch.int64],
             self._said.data_ptr(),
             None,
             (1,),
@@ -108,6 +110,8 @@ class Reducer:
         self._paused = False
         self._reset()
         self._agreement = _Agreement(f"{prefix}.rewritten", reduction.group)
+        is_anywhere = any(plan.device.type != "cpu" for plan in plans)
+        self._tells_sparse = is_anywhere and reduction.gathers_sparse and not densify
         self._speaks = reduction.group.rank() == 0
         self._is_held = True  # Nothing is submitted before synchronize().
         self._syncs = 0
@@ -201,16 +205,17 @@ class Reducer:
         if not self.active:
             return
         self._sparse.begin()
-        if len(self.buckets) > 1:
+        if self._agrees:
             self._agreement.say(self._own_word())
         self._submit(stays=not self._is_held)
-        first_error = self._heed()
+        has_sparse, first_error = self._heed()
         for bucket in self.buckets:
             try:
                 bucket.finish()
             except CoveyError as error:
                 first_error = first_error or error
-        if first_error is None and any(bucket.has_sparse for bucket in self.buckets):
+        has_sparse = has_sparse or any(bucket.has_sparse for bucket in self.buckets)
+        if first_error is None and has_sparse:
             self._leave_out_sparse()
         first_error = first_error or self._sparse.finish()
         self._syncs += 1
@@ -232,23 +237,36 @@ class Reducer:
             if bucket.handle is None:
                 bucket.submit(self.look_at, draw_of(self.step, number), stays)
 
+    @property
+    def _agrees(self) -> bool:
+        """Whether the members tell each other of their gradients in each step."""
+        return len(self.buckets) > (0 if self._tells_sparse else 1)
+
     def _own_word(self) -> int:
         word = _IS_REWRITTEN if any(bucket.is_rewritten() for bucket in self.buckets) else 0
-        return word + (_LIES_HERE if any(bucket.lies_here() for bucket in self.buckets) else 0)
+        word += _LIES_HERE if any(bucket.lies_here() for bucket in self.buckets) else 0
+        is_sparse = self._tells_sparse and any(bucket.is_sparse() for bucket in self.buckets)
+        return word + (_IS_SPARSE if is_sparse else 0)
 
-    def _heed(self) -> Optional[CoveyError]:
-        """Where a member has written to gradients, all that some may have submitted before are
-        submitted again, and buckets are held."""
-        if len(self.buckets) <= 1:
-            return None  # It was not submitted before synchronize().
+    def _heed(self) -> Tuple[bool, Optional[CoveyError]]:
+        """Whether a member has said that gradients are sparse, and the error of hearing it."""
+        if not self._agrees:
+            return False, None
         try:
             said = self._agreement.hear()
         except CoveyError as error:
-            return error
+            return False, error
+        if len(self.buckets) > 1:  # A single one was not submitted before synchronize().
+            self._submit_again(said % _IS_SPARSE)
+        return said >= _IS_SPARSE, None
+
+    def _submit_again(self, said: int) -> None:
+        """Where a member has written to gradients, all that some may have submitted before are
+        submitted again, and buckets are held."""
         was_held = self._is_held
         self._is_held = said != 0 or (was_held and not looks_again(self._syncs))
         if said % _LIES_HERE == 0:
-            return None
+            return
         if self._speaks:
             self._speaks = False
             warn(_REWRITTEN)
@@ -256,7 +274,6 @@ class Reducer:
             for bucket in self.buckets[:-1]:
                 bucket.drop()
             self._submit()
-        return None
 
     def forget(self) -> None:
         """Drops the gradients computed so far; nothing may be in flight."""

@@ -122,7 +122,7 @@ class SparseGradients:
         parameter, dims = self._known[name]
         if gradient is None:
             gradient = torch.sparse_coo_tensor(
-                torch.empty((dims, 0), dtype=torch.int64),
+                torch.empty((dims, 0), dtype=torch.int64, device=parameter.device),
                 parameter.new_empty((0, *parameter.shape[dims:])),
                 parameter.shape,
             )
