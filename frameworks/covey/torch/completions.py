@@ -193,6 +193,7 @@ class CoveyFuture(torch.futures.Future):
         super().__init__(devices=devices)
         self._call = call
         self._devices = devices
+        self._error: Optional[Exception] = None
         self._callbacks = 0
 
     def _lane(self) -> Lane:
@@ -203,15 +204,25 @@ class CoveyFuture(torch.futures.Future):
         def fail(_: Any) -> None:
             raise result
 
+        self._error = result
         self._call.program.has_failed = True
         self._set_unwrap_func(fail)
         self.set_result(_Failure(result))
 
     def wait(self) -> Any:
-        if self.done():
-            return super().wait()
-        with waiting():
-            return super().wait()
+        with contextlib.nullcontext() if self.done() else waiting():
+            return self._read(super().wait)
+
+    def value(self) -> Any:
+        return self._read(super().value)
+
+    def _read(self, read: Callable[[], Any]) -> Any:
+        """On CUDA torch makes a RuntimeError of its own of every error, since the value tells it of
+        no tensors."""
+        try:
+            return read()
+        except RuntimeError as error:
+            raise (self._error or error) from None
 
     def then(self, callback: Callable[[Any], Any]) -> "CoveyFuture":
         lane = self._lane()
