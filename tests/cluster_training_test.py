@@ -6,7 +6,6 @@ Method: hosts of tools/cluster, whose files are shared but for /dev/shm, two of 
 from __future__ import annotations
 
 import importlib.util
-import os
 import pathlib
 import tempfile
 import unittest

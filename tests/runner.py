@@ -10,6 +10,7 @@ import atexit
 import importlib.util
 import os
 import pathlib
+import re
 import resource
 import sys
 import time
@@ -107,7 +108,7 @@ def prepare_ranks(path: pathlib.Path) -> None:
     if path.parent.name != "frameworks":
         return
     framework = next((name for name in ("tensorflow", "torch") if name in sys.modules), "")
-    if not framework and "\nimport torch\n" in path.read_text("utf-8"):
+    if not framework and re.search(r"^import torch\b", path.read_text("utf-8"), re.MULTILINE):
         framework = "torch"
     if not framework:
         return

@@ -16,7 +16,7 @@ import subprocess
 import unittest
 from typing import Callable, Dict, Iterable, Tuple
 
-from tidy import adapters, classes, includes, layers, rules, shape, source, words
+from tidy import adapters, classes, imports, includes, layers, rules, shape, source, words
 from tidy.source import Finding
 
 _RATCHET = "tests/tidy_ratchet.txt"
@@ -114,6 +114,9 @@ class TidyTest(unittest.TestCase):
     def test_importing_covey_imports_no_framework(self) -> None:
         self.check(words.framework_imports)
 
+    def test_imports_are_used(self) -> None:
+        self.check(imports.unused)
+
     def test_branches_that_mutants_change_name_their_rule(self) -> None:
         self.check(rules.near_mutants)
 
@@ -144,6 +147,7 @@ RULES = (
     layers.depths, layers.folders, classes.too_large, shape.file_length,
     shape.function_length, shape.columns, shape.headers, shape.test_places, shape.readmes,
     shape.top_level, words.banned, words.mutable_state, words.marks, words.framework_imports,
+    imports.unused,
     rules.near_mutants, rules.of_page, rules.bare, rules.history, adapters.know_no_method,
 )
 
@@ -171,6 +175,11 @@ class RulesTest(unittest.TestCase):
         found = {finding.text.split()[0] for finding in adapters.found_in("path", text)}
         self.assertEqual(found, {"threading", "local", "eager"})
         self.assertIn("diloco", adapters.methods())
+
+    def test_an_import_that_nothing_uses_is_found(self) -> None:
+        text = "import os, re\nfrom x import a, b  # noqa: F401\nfrom y import d as e\nprint(re)\n"
+        found = [finding.text.split()[0] for finding in imports.found_in("path", text)]
+        self.assertEqual(found, ["os", "e"])
 
     def test_a_change_begins_where_the_texts_differ(self) -> None:
         change = rules.mutate.Change("path", 2, "  a;\n  b;\n", "  a;\n  c;\n")

@@ -16,7 +16,7 @@ from typing import Any, Iterator, List
 from unittest import mock
 
 import torch
-from ranks import Pool, on_one_host
+from ranks import Pool, on_one_host, refusal_of
 
 import covey
 import covey.torch as hvd
@@ -72,8 +72,13 @@ class _OnCuda(torch.Tensor):
 def _stream(stream: int) -> Iterator[None]:
     """As torch.cuda.stream."""
     current = types.SimpleNamespace(device_index=0, cuda_stream=stream)
-    with mock.patch.object(torch.cuda, "current_stream", lambda device: current):
+    with mock.patch.object(torch.cuda, "current_stream", lambda device: current), _capturing(False):
         yield
+
+
+def _capturing(is_captured: bool) -> Any:
+    """Whether a CUDA graph is being recorded."""
+    return mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: is_captured)
 
 
 def _on_cuda(fake: Any, stream: int, values: torch.Tensor) -> Any:
@@ -143,7 +148,24 @@ def broadcast_and_group() -> Any:
         return [_read(fake, stream, one) for one in (shared, *pair)]
 
 
+def captured() -> str:
+    """What is said of a call that a CUDA graph records, and the sum of one that comes after it."""
+    fake = _fake()
+    stream = fake.stream()
+    with _stream(stream):
+        tensor = _on_cuda(fake, stream, torch.ones(3))
+        with _capturing(True):
+            refused = refusal_of(lambda: hvd.allreduce_(tensor, op=hvd.Sum, name="x"))
+        hvd.allreduce_(tensor, op=hvd.Sum, name="x")
+        return f"{_read(fake, stream, tensor)}; {refused}"
+
+
 class CudaTest(unittest.TestCase):
+    def test_a_call_that_is_captured_is_refused(self) -> None:
+        with Pool(2, __file__) as pool:
+            for said in pool.call(captured):
+                self.assertRegex(said, r"^\[2.0, 2.0, 2.0\]; Unsupported: a CUDA graph is being")
+
     def test_sums_are_right_and_no_thread_of_the_user_waits_for_the_device(self) -> None:
         with Pool(3, __file__) as pool:
             for sums, waits, unpinned, depth in pool.call(sum_in_place, 3):

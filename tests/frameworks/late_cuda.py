@@ -368,6 +368,7 @@ def running() -> Iterator[Dict[str, int]]:
         ("device_count", lambda: 1),
         ("is_initialized", lambda: True),
         ("is_available", lambda: True),
+        ("is_current_stream_capturing", lambda: False),
         ("synchronize", lambda *_: current_stream().synchronize()),
     ]
     # Torch's optimizers ask here; its CUDA build would go on to the CUDA runtime.

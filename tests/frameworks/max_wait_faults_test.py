@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import time
 import unittest
-from typing import Any, Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple
 
 import torch
 import trainings

@@ -11,7 +11,7 @@ import random
 import unittest
 from typing import List, Tuple
 
-import torch
+import torch  # noqa: F401  # Ranks are forks that have it.
 from nets import batch_of, loss_of, make_net
 from ranks import SEED, SharedPool, on_one_host
 from references import OPTIMIZERS

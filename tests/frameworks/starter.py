@@ -29,7 +29,7 @@ import threading
 import time
 import traceback
 from multiprocessing.connection import Connection
-from typing import Callable, Dict, List, NoReturn, Optional, Sequence, Union
+from typing import Callable, Dict, NoReturn, Optional, Sequence, Union
 
 _PR_SET_CHILD_SUBREAPER = 36
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import covey
 from covey.bench.bound import ends

@@ -15,7 +15,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from covey.adasum_layout import Pair, Segment, factors_of, levels_of, part_of, segments_of
+from covey.adasum_layout import Pair, factors_of, levels_of, part_of, segments_of
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group
 from covey.reduce_op import Sum, core_code

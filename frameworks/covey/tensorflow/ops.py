@@ -24,7 +24,7 @@ Common rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Type
+from typing import Any, List, Optional, Sequence, Type
 
 import tensorflow as tf
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional, Type, Union
+from typing import Iterable, Optional, Type, Union
 
 import keras
 import tensorflow as tf

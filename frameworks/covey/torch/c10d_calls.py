@@ -12,7 +12,6 @@ import functools
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-import torch.distributed as dist
 
 import covey.torch as hvd
 from covey.errors import InvalidArgument, Mismatch, Unsupported

@@ -26,7 +26,6 @@ from covey.torch.layout import Named, plan_whole
 from covey.torch.model_exchange import ModelExchange, relative_distance
 from covey.torch.tensors import CODES
 from covey.torch.trainer_actions import TrainerActions
-from covey.torch.version_gradients import VersionGradients
 from covey.trainer_handle import IN_FINISH, IN_STEP, LOST
 
 _KEEP_BYTES = 64

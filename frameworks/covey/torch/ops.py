@@ -2,8 +2,8 @@
 
 Common rules:
 
-* Tensors are on the CPU, of any shape and strides. float32, float64, float16, bfloat16, and
-  integers of 8, 16, 32 and 64 bits, signed or not, can be reduced; bool can be moved.
+* Tensors are on the CPU or on CUDA, of any shape and strides. float32, float64, float16, bfloat16,
+  and integers of 8, 16, 32 and 64 bits, signed or not, can be reduced; bool can be moved.
 * ``name``: the same name on every rank finds together, in any order. Operations without a name must
   come in one order on every rank. A name is free again when its operation has ended.
 * ``process_set``: the ranks that take part; this rank must be one of them.

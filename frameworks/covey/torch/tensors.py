@@ -104,6 +104,11 @@ class TorchFramework(Framework[torch.Tensor]):
     def address(self, dense: Any) -> Address:
         if dense.is_cpu:
             return dense.data_ptr()
+        if torch.cuda.is_current_stream_capturing():
+            raise Unsupported(
+                "a CUDA graph is being captured, and no operation of Covey can be part of one: "
+                "call it before or after"
+            )
         stream = torch.cuda.current_stream(dense.device)
         return dense.data_ptr(), stream.device_index, stream.cuda_stream
 
