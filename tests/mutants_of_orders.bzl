@@ -19,14 +19,17 @@ _ORDER_SOURCES = [
 _ORDER_MUTANTS = {
     "order_arm_is_relaxed": (["core/transport/one_shot.cc"], "shot"),
     "order_consume_shows_nothing": (["core/transport/one_shot.cc"], "shot"),
+    "order_end_is_relaxed": (["core/engine/tensor_queue.cc"], "driving"),
     "order_exchange_is_relaxed": (["ops/transports/shm_words.cc"], "pairs"),
     "order_exchange_lets_writes_pass": (["ops/transports/shm_words.cc"], "window"),
     "order_hold_is_released": (["core/partial/log.cc"], "hold"),
-    "order_kick_has_no_fence": (["core/engine/engine.cc"], "driving"),
+    "order_kick_has_no_fence": (["core/engine/engine.cc"], "engine"),
     "order_load_is_relaxed": (["ops/transports/shm_words.cc"], "pairs"),
     "order_load_lets_reads_pass": (["ops/transports/shm_words.cc"], "window"),
     "order_lock_is_freed_late": (["core/engine/engine.cc"], "driving"),
     "order_parked_is_read_early": (["ops/transports/shm.cc"], "mail"),
+    "order_parked_is_set_relaxed": (["core/transport/mirrored.cc"], "mirrored"),
+    "order_queue_is_counted_late": (["core/engine/tensor_queue.cc"], "driving"),
     "order_retract_lets_writes_pass": (["core/partial/snapshots.cc"], "snapshot"),
     "order_sleeper_has_no_fence": (["ops/transports/shm.cc"], "tick"),
     "order_store_is_relaxed": (["ops/transports/shm_words.cc"], "rounds"),
@@ -40,6 +43,8 @@ _ORDER_MUTANTS = {
 # The sources that a case runs over a stage of its own.
 _STAGED = [
     "core/engine/engine.cc",
+    "core/engine/tensor_queue.cc",
+    "core/transport/mirrored.cc",
     "core/transport/one_shot.cc",
 ]
 

@@ -124,6 +124,7 @@ bool TensorQueue::Poll(Operation* operation) {
 void TensorQueue::TakeAll(std::vector<Operation*>* taken) {
   taken->clear();
   if (!HasQueued()) return;
+  // engine-Q6: until the count says so, too.
   const std::lock_guard lock(mutex_);
   taken->swap(queued_);
   queued_count_.store(0, std::memory_order_release);
@@ -149,6 +150,7 @@ void TensorQueue::FinishOne(Ended* ended) {
         {operation->callback, operation->context, operation->handle, operation->status});
     callback_count_.fetch_add(1, std::memory_order_release);
   }
+  // engine-Q5: after the results and the status.
   operation->ended.store(true);  // seq_cst: before looking for sleepers (core/engine/engine.cc)
   ReuseIfOver(operation);
 }

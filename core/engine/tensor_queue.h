@@ -5,11 +5,12 @@
 // name already in flight, and memory that another operation in flight uses
 // (core/engine/memory_in_use.h).
 //
-// Invariants (core/PROTOCOL.md: engine-Q1, engine-Q2):
+// Invariants (core/PROTOCOL.md: engine-Q1, engine-Q2, engine-Q5):
 //  1. An Operation is owned here from Submit until it has ended *and* its handle was released *and*
 //     no thread holds it (Hold).
 //  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended`
 //     is visible. A name stays known until Forget.
+//  3. A thread that sees `ended` sees the results and the status.
 #ifndef COVEY_CORE_ENGINE_TENSOR_QUEUE_H_
 #define COVEY_CORE_ENGINE_TENSOR_QUEUE_H_
 

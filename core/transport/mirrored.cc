@@ -116,6 +116,7 @@ uint32_t Mirrored::Ticket(Sleeper sleeper) { return bells_[static_cast<size_t>(s
 // From now on the network concerns this sleeper, which may sleep already: the engine thread does
 // while a waiter drives, and then the network does not concern it.
 void Mirrored::SetParked(Sleeper sleeper) {
+  // shm-O4: Dekker with Engine::Kick.
   parked_.store(static_cast<uint32_t>(sleeper));
   if (network_.is_open() && (sleeper == Sleeper::kEngine || sleeper == Sleeper::kMailOnly))
     network_.Arm();

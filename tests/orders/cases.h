@@ -29,6 +29,8 @@ std::vector<NamedCase> PartialCases();
 std::vector<NamedCase> ModelCases();
 // core/transport/one_shot.h: a descriptor that wakes a thread once.
 std::vector<NamedCase> OneShotCases();
+// core/transport/mirrored.h: threads that sleep at a network.
+std::vector<NamedCase> MirroredCases();
 // core/gossip: models averaged in pairs.
 std::vector<NamedCase> GossipCases();
 

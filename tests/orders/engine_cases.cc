@@ -2,13 +2,15 @@
 // After the stage.
 #include "tests/orders/cases.h"
 #include "tests/orders/mutants/core/engine/engine.cc"
+#include "tests/orders/mutants/core/engine/tensor_queue.cc"
 
 namespace covey {
 namespace {
 
-// Two threads submit an operation each and wait for it, with an engine thread or alone; the last
-// one stops the engine. All return: no wake-up is lost (engine-E2), and one thread at a time drives
-// the runtime (engine-E1).
+// Two threads submit an operation each and wait for it, alone, or with an engine thread, where one
+// of them only looks until it has ended; the last one stops the engine. All return with their
+// results (engine-Q5): no submission (engine-Q6) and no wake-up (engine-E2) is lost, and one thread
+// at a time drives the runtime (engine-E1).
 template <bool kThreaded>
 class EngineCase final : public OrdersCase {
  public:
@@ -19,7 +21,11 @@ class EngineCase final : public OrdersCase {
     const ShmJob::Identity identity{.rank = Rank{0}, .size = 1};
     execution->Expect(ShmJob::Open(Memory(), identity, &job).ok(), "no memory");
     transport_ = std::make_unique<ShmTransport>(job, nullptr);
-    runtime_ = std::make_unique<Runtime>(execution, &queue_);
+    execution_ = execution;
+    mappings_ = std::make_unique<Mappings>(execution, threads(), kTensors);
+    execution->Watch(0, kTensors);
+    runtime_ = std::make_unique<Runtime>(
+        execution, &queue_, [this](const Operation& operation) { return Tensor(operation.draw); });
     staged_thread = &staged_;
     const Engine::Options options{.spin = 0,
                                   .yields = 0,
@@ -35,15 +41,35 @@ class EngineCase final : public OrdersCase {
       staged_.body();
       return staged_.ended.store(true, std::memory_order_release);
     }
-    Operation& operation = operations_[static_cast<size_t>(thread)];
-    queue_.Submit(static_cast<size_t>(thread), &operation);
+    Operation* operation = queue_.New();
+    operation->draw = static_cast<uint64_t>(thread);
+    *Tensor(operation->draw) = Runtime::kGiven;
+    uint64_t handle = 0;
+    execution_->Expect(queue_.Submit(operation, &handle).ok(), "a submission is refused");
     engine_->Kick();
-    engine_->Wait(operation, kNever);
+    {
+      HeldOperation held(&queue_, handle);
+      Await(*held, kThreaded && thread == 0);
+      held.See();
+      const uint64_t result = *Tensor(static_cast<uint64_t>(thread));
+      execution_->Expect(result == Runtime::kResult, "an operation has ended without its result");
+    }
+    execution_->Expect(queue_.ReleaseIfDone(handle), "engine-Q1: its handle is unknown");
     if (++ended_ == kWaiters) engine_->Stop();
   }
 
  private:
-  static constexpr int kWaiters = TensorQueue::kMost;
+  void Await(const Operation& operation, bool only_looks) {
+    if (!only_looks) engine_->Wait(operation, kNever);
+    while (!operation.ended.load(std::memory_order_acquire)) sched_yield();
+  }
+
+  static constexpr int kWaiters = 2;
+  static constexpr size_t kTensors = kWaiters * sizeof(uint64_t);
+
+  uint64_t* Tensor(uint64_t number) {
+    return reinterpret_cast<uint64_t*>((*mappings_)[execution_->current()]) + number;
+  }
 
   static int Memory() {
     static const int memory = [] {
@@ -54,9 +80,10 @@ class EngineCase final : public OrdersCase {
     return memory;
   }
 
+  Execution* execution_ = nullptr;
+  std::unique_ptr<Mappings> mappings_;
   StagedThread staged_;
   TensorQueue queue_;
-  Operation operations_[kWaiters];
   std::unique_ptr<ShmTransport> transport_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Engine> engine_;

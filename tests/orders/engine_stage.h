@@ -1,5 +1,5 @@
-// What engine.cc is compiled with for its case: a runtime and a queue that hold no more than the
-// engine asks them, and locks, condition variables and threads that run in an execution.
+// What engine.cc and tensor_queue.cc are compiled with for their case: a runtime that holds no more
+// than the engine asks it, and locks, condition variables and threads that run in an execution.
 //
 // Included once, before core/engine/engine.h, whose other headers it stands for.
 #ifndef COVEY_TESTS_ORDERS_ENGINE_STAGE_H_
@@ -7,12 +7,12 @@
 // In place of core/engine/runtime.h, which brings the real ones.
 #define COVEY_CORE_ENGINE_RUNTIME_H_
 
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/engine/operation.h"
@@ -30,18 +30,23 @@ inline StagedThread* staged_thread = nullptr;
 
 namespace std {
 
+// No more than an acquire and a release where no other thread wants it.
 class mutex {
  public:
   void lock() {
-    while (held_.exchange(1, memory_order_acquire) != 0) checked::FutexWait(&held_, 1, true);
+    uint32_t free = kFree;
+    if (held_.compare_exchange_strong(free, kHeld, memory_order_acquire)) return;
+    while (held_.exchange(kWanted, memory_order_acquire) != kFree)
+      checked::FutexWait(&held_, kWanted, true);
   }
   void unlock() {
-    held_.store(0, memory_order_release);
-    checked::FutexWake(&held_);
+    if (held_.exchange(kFree, memory_order_release) == kWanted) checked::FutexWake(&held_);
   }
 
  private:
-  atomic<uint32_t> held_{0};
+  enum : uint32_t { kFree, kHeld, kWanted };
+
+  atomic<uint32_t> held_{kFree};
 };
 
 // A wait of less than a day may end at any time.
@@ -85,63 +90,49 @@ class thread {
 
 }  // namespace std
 
-// As core/engine/tensor_queue.h: the count of what is queued is all that is read without a lock.
-class TensorQueue {
- public:
-  static constexpr size_t kMost = 2;
+}  // namespace covey
 
-  void Submit(size_t number, Operation* operation) {
-    queued_[number].store(operation, std::memory_order_relaxed);
-    count_.fetch_add(1, std::memory_order_release);
-  }
-  Operation* Take(size_t number) {
-    Operation* operation = queued_[number].exchange(nullptr, std::memory_order_relaxed);
-    if (operation != nullptr) count_.fetch_sub(1, std::memory_order_release);
-    return operation;
-  }
-  bool HasQueued() const { return queued() > 0; }
-  size_t queued() const { return count_.load(std::memory_order_acquire); }
-  bool HasCallbacks() const { return false; }
-  void RunCallbacks() {}
+#include "core/engine/tensor_queue.h"
 
- private:
-  std::array<std::atomic<Operation*>, kMost> queued_{};
-  std::atomic<size_t> count_{0};
-};
+namespace covey {
 
-// A pass takes what is queued and ends it in the next pass.
+// A pass takes what is queued and ends it in the next pass. Its tensor is a word of shared memory,
+// which each thread has mapped for itself.
 class Runtime {
  public:
-  Runtime(Execution* execution, TensorQueue* queue) : execution_(execution), queue_(queue) {}
+  static constexpr uint64_t kGiven = 1, kResult = 2;
+  using Tensor = std::function<uint64_t*(const Operation& operation)>;  // as this thread has it
+
+  Runtime(Execution* execution, TensorQueue* queue, Tensor tensor)
+      : execution_(execution), queue_(queue), tensor_(std::move(tensor)) {}
 
   Time RunOnce(bool* moved) {
     execution_->Expect(!is_inside_, "engine-E1: two threads are inside RunOnce");
     is_inside_ = true;
-    for (Operation*& one : begun_) {
-      if (one != nullptr) one->ended.store(true, std::memory_order_release);
-      *moved |= one != nullptr;
-      one = nullptr;
+    std::vector<TensorQueue::Ended> ended;
+    for (Operation* one : begun_) {
+      uint64_t* tensor = tensor_(*one);
+      execution_->Expect(*tensor == kGiven, "an operation is taken without its tensor");
+      *tensor = kResult;
+      ended.push_back({one, Status::Ok()});
     }
-    for (size_t i = 0; i < TensorQueue::kMost && queue_->HasQueued(); ++i) {
-      begun_[i] = queue_->Take(i);
-      *moved |= begun_[i] != nullptr;
-    }
+    *moved |= !ended.empty();
+    queue_->Finish(&ended);
+    queue_->TakeAll(&begun_);
+    *moved |= !begun_.empty();
     is_inside_ = false;
     return kNever;
   }
   // A pass ends whatever has begun: there are no peers.
   bool AwaitsWord() const { return false; }
-  bool Idle() const {
-    for (const Operation* one : begun_)
-      if (one != nullptr) return false;
-    return true;
-  }
+  bool Idle() const { return begun_.empty(); }
 
  private:
   Execution* execution_;
   TensorQueue* queue_;
+  const Tensor tensor_;
   bool is_inside_ = false;
-  std::array<Operation*, TensorQueue::kMost> begun_{};
+  std::vector<Operation*> begun_;
 };
 
 }  // namespace covey

@@ -20,8 +20,8 @@ constexpr uint64_t kMostForMutants = 10;  // times as many executions
 
 std::vector<NamedCase> Cases() {
   std::vector<NamedCase> all;
-  for (const auto& some : {TransportCases(), WaiterCases(), OneShotCases(), EngineCases(),
-                           PartialCases(), ModelCases(), GossipCases()})
+  for (const auto& some : {TransportCases(), WaiterCases(), OneShotCases(), MirroredCases(),
+                           EngineCases(), PartialCases(), ModelCases(), GossipCases()})
     all.insert(all.end(), some.begin(), some.end());
   return all;
 }
