@@ -195,6 +195,8 @@ class MistakeTest(unittest.TestCase):
         for arguments, expected in (
             (["-np", "0", "true"], "0 is not a number of ranks"),
             (["-np", "x", "true"], "x is not a number of ranks"),
+            (["-np", "", "true"], "'' is not a number of ranks"),
+            (["-np", "2", "--network-security", "no", "true"], "-security: there is no no"),
             (["-np", "-1", "true"], "-np"),
             (["true"], "-np N is missing"),
             (["-np", "2"], "no command to run"),

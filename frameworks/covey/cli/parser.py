@@ -53,11 +53,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line, exit code 2."""
-        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        choice = re.search(r"(-.*: )?invalid choice: '([^']*)' \(choose from (.*)\)", message)
         if choice:
-            words = re.findall(r"[\w-]+", choice.group(2))
-            near = nearest(choice.group(1), words) or f" (there are: {', '.join(words)})"
-            message = f"there is no {choice.group(1)}{near}"
+            option, given, words = choice.group(1), choice.group(2), choice.group(3)
+            known = re.findall(r"[\w-]+", words)
+            near = nearest(given, known) or f" (there are: {', '.join(known)})"
+            message = f"{option or ''}there is no {given or repr(given)}{near}"
         message = re.sub(r"^argument ", "", message).replace("\n", " ")
         sys.stderr.write(f"{self.prog}: {message}\n")
         sys.exit(2)

@@ -18,39 +18,38 @@ class UsageError(argparse.ArgumentTypeError):
     """A value that an option cannot take."""
 
 
+def _number(text: str, least: int, what: str) -> int:
+    if not text.isdecimal() or int(text) < least:
+        examples = ", ".join(str(least + more) for more in range(3))
+        raise UsageError(f"{text or repr(text)} is not {what} ({examples}, ...)")
+    return int(text)
+
+
 def number_of_ranks(text: str) -> int:
     """argparse type of -np."""
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{text} is not a number of ranks (1, 2, 3, ...)")
-    return int(text)
+    return _number(text, 1, "a number of ranks")
 
 
 def seconds(text: str) -> int:
     """argparse type of --start-timeout."""
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{text} is not a number of seconds (1, 2, 3, ...)")
-    return int(text)
+    return _number(text, 1, "a number of seconds")
 
 
 def number_of_nodes(text: str) -> int:
     """argparse type of --nodes."""
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{text} is not a number of launchers (1, 2, 3, ...)")
-    return int(text)
+    return _number(text, 1, "a number of launchers")
 
 
 def node_number(text: str) -> int:
     """argparse type of --node."""
-    if not text.isdigit():
-        raise UsageError(f"{text} is not the number of a launcher (0, 1, 2, ...)")
-    return int(text)
+    return _number(text, 0, "the number of a launcher")
 
 
 def assignment(text: str) -> str:
     """argparse type of -x: NAME=VALUE, or NAME to pass a variable on (all are passed on)."""
     name, equals, _ = text.partition("=")
     if not name or (not equals and name not in os.environ):
-        raise UsageError(f"{text} is not NAME=VALUE")
+        raise UsageError(f"{text or repr(text)} is not NAME=VALUE")
     return text
 
 
@@ -72,7 +71,7 @@ def host_list(text: str) -> Sequence[Host]:
 
 def port(text: str) -> int:
     """argparse type of --ssh-port."""
-    if not text.isdigit() or not 1 <= int(text) <= 65535:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
         raise UsageError(f"{text} is not a port (1 to 65535)")
     return int(text)
 
