@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from covey.errors import InvalidArgument
 from covey.group import Group
@@ -59,6 +59,20 @@ def many_of(given: Any, name: str = "tensors") -> Sequence[Any]:
         return list(given)
     except TypeError:
         raise InvalidArgument(f"{name} must be a list, not {given!r}") from None
+
+
+def listed(name: str, given: Any) -> Sequence[Any]:
+    """As :func:`many_of`; a text, whose characters nobody means, is refused."""
+    if isinstance(given, (str, bytes)):
+        raise InvalidArgument(f"{name} must be a list, not {given!r}")
+    return many_of(given, name)
+
+
+def named(name: str, given: Any) -> Dict[str, Any]:
+    """A dict with texts as keys."""
+    if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
+        return dict(given)
+    raise InvalidArgument(f"{name} must be a dict with names as keys, not {given!r}")
 
 
 def group_id(group: Group) -> int:

@@ -77,10 +77,25 @@ class RunTest(unittest.TestCase):
         with self.assertRaisesRegex(JobFailed, "rank 0 exited with code 0 before"):
             run(os._exit, (0,), num_proc=1)
 
-    def test_num_proc_is_checked(self) -> None:
-        for wrong in (0, -1, 1.5, "2", True):
-            with self.assertRaises(ValueError):
-                run(place, num_proc=wrong)  # type: ignore[arg-type]
+    def test_arguments_of_the_wrong_kind_are_named(self) -> None:
+        for name, *wrong in (
+            ("num_proc", 0, -1, 1.5, "2", True),
+            ("np", 0, "2", 2.0),
+            ("args", 5, "ab"),
+            ("kwargs", [1], {1: 2}, "ab"),
+            ("env", [1], {"A": 1}, {1: "A"}),
+            ("method", 3),
+            ("preload", "torch", [1], 3),
+            ("hosts", 3),
+            ("start_timeout", "x", "60"),
+        ):
+            for value in wrong:
+                with self.subTest(name=name, value=value):
+                    given = {"num_proc": 1, name: value}
+                    with self.assertRaisesRegex(covey.InvalidArgument, rf"\b{name}\b.* must be"):
+                        run(place, **given)
+        with self.assertRaisesRegex(covey.InvalidArgument, "func must be a function, not 3"):
+            run(3, np=1)  # type: ignore[arg-type]
 
     def test_arguments_of_horovod_run(self) -> None:
         errors = io.StringIO()

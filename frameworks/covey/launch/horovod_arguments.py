@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from typing import Any, Dict, List, Tuple
 
+from covey.arguments import factor_of, text_of
 from covey.launch.hosts import parse
 from covey.launch.spec import LaunchError
 
@@ -41,6 +43,7 @@ def taken(given: Dict[str, Any], num_proc: int) -> Tuple[Dict[str, str], str, Li
         that has no effect.
 
     Raises:
+        InvalidArgument: (a ValueError) an argument of another kind, by its name.
         TypeError: Horovod has no such argument.
         LaunchError: names an argument that cannot be followed, and the way out.
     """
@@ -55,11 +58,11 @@ def taken(given: Dict[str, Any], num_proc: int) -> Tuple[Dict[str, str], str, Li
         if name in _WITHOUT_EFFECT:
             lines.append(f"{name} is ignored: {_WITHOUT_EFFECT[name]}")
         elif name == "hosts":
-            _check_hosts(value, num_proc)
+            _check_hosts(text_of(name, value), num_proc)
         elif name == "start_timeout":
-            variables["COVEY_START_TIMEOUT"] = f"{value}s"
+            variables["COVEY_START_TIMEOUT"] = f"{factor_of(name, value):g}s"
         elif name == "output_filename":
-            folder = str(value)
+            folder = os.fspath(value)
         elif value != sys.executable:
             raise LaunchError(f"executable: the ranks run this Python, {sys.executable}")
     return variables, folder, lines

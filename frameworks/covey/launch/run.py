@@ -13,6 +13,8 @@ import tempfile
 from multiprocessing import process, spawn
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from covey.arguments import listed, named, text_of
+from covey.errors import InvalidArgument
 from covey.launch.guard import UNGUARDED, refuse_unguarded
 from covey.launch.horovod_arguments import taken
 from covey.launch.job import Job, Outcome
@@ -63,37 +65,51 @@ def run(
         The results by rank.
 
     Raises:
+        InvalidArgument: (a ValueError) an argument of another kind, by its name; there is no such
+            method, with the nearest.
         JobFailed: a rank failed; the text names it and ends with its traceback.
         LaunchError: the job could not start, or the function or a result cannot be pickled.
-        InvalidArgument: (a ValueError) there is no such method; names the nearest.
         KeyboardInterrupt: Ctrl-C; the ranks have ended.
     """
-    num_proc = num_proc if np is None else np
-    if not isinstance(num_proc, int) or isinstance(num_proc, bool) or num_proc < 1:
-        raise ValueError(f"num_proc must be a positive integer, not {num_proc!r}")
+    num_proc = _size("num_proc", num_proc) if np is None else _size("np", np)
+    call = func, listed("args", args), named("kwargs", kwargs or {})
     variables, folder, lines = taken(others, num_proc)
-    env, output_dir = {**variables, **(env or {})}, output_dir or folder or None
+    env, output_dir = {**variables, **_environment(env or {})}, output_dir or folder or None
     _refuse_within_a_rank()
     for line in [] if quiet else lines:
         print(f"covey.run: {line}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="covey-run-") as folder:
         with open(os.path.join(folder, "call"), "wb") as file:
-            file.write(_pickled_call(func, args, kwargs or {}))
+            file.write(_pickled_call(*call))
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "call.py")
         command = (sys.executable, script, folder)
         spec = JobSpec(
             command=command,
             size=num_proc,
-            output_dir=output_dir,
+            output_dir=None if output_dir is None else os.fspath(output_dir),
             extra_env=env,
             settings_env=_settings(method, quiet),
-            preload=preload or configured({**os.environ, **env}, command),
+            preload=_modules(preload) or configured({**os.environ, **env}, command),
             verbose=bool(verbose),
             quiet=quiet,
             program="covey.run",
         )
         _raise_unless_done(Job(spec).run())
         return [_result(folder, rank) for rank in range(num_proc)]
+
+
+def _size(name: str, given: Any) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise InvalidArgument(f"{name} must be a positive integer, not {given!r}")
+    return given
+
+
+def _environment(given: Any) -> Dict[str, str]:
+    return {name: text_of(f"env[{name!r}]", it) for name, it in named("env", given).items()}
+
+
+def _modules(given: Any) -> Sequence[str]:
+    return [text_of("a module of preload", it) for it in listed("preload", given)]
 
 
 def _refuse_within_a_rank() -> None:
@@ -105,7 +121,7 @@ def _refuse_within_a_rank() -> None:
 def _settings(method: Optional[str], quiet: bool) -> Dict[str, str]:
     settings = {}
     if method is not None:
-        check(method)
+        check(text_of("method", method))
         settings.update(COVEY_METHOD=method, COVEY_METHOD_BY="flag")
     if quiet:
         settings["COVEY_LOG_LEVEL"] = "error"
@@ -114,6 +130,8 @@ def _settings(method: Optional[str], quiet: bool) -> Dict[str, str]:
 
 def _pickled_call(func: Callable[..., Any], args: Sequence[Any], kwargs: Dict[str, Any]) -> bytes:
     """(surroundings, pickled call): see `call`."""
+    if not callable(func):
+        raise InvalidArgument(f"func must be a function, not {func!r}")
     surroundings = spawn.get_preparation_data("covey.run")
     keep = _KEPT
     try:
@@ -133,9 +151,18 @@ def _pickled_call(func: Callable[..., Any], args: Sequence[Any], kwargs: Dict[st
         raise
     except Exception as error:  # picklers raise what they like
         name = getattr(func, "__qualname__", repr(func))
-        raise LaunchError(f"cannot send {name} and its arguments to the ranks: {error}") from error
+        remedy = "" if _has_cloudpickle() else "; cloudpickle, if installed, sends lambdas too"
+        raise LaunchError(f"cannot send {name} to the ranks: {error}{remedy}") from error
     kept = {key: value for key, value in surroundings.items() if key in keep}
     return pickle.dumps((kept, call))
+
+
+def _has_cloudpickle() -> bool:
+    try:
+        import cloudpickle  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def _refuse_interactive(func: Callable[..., Any], surroundings: Dict[str, Any]) -> None:
