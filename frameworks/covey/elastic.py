@@ -1,7 +1,8 @@
 """Horovod's elastic training over a world that does not change.
 
-The number of ranks is fixed: no host comes or goes, and ``HostsUpdatedInterrupt`` is never raised.
-A script commits a state, and goes back to it when an operation has failed::
+The number of ranks is fixed: no host comes or goes, and Covey never raises
+``HostsUpdatedInterrupt`` (a script may, on all ranks). A script commits a state, and goes back to
+it when an operation has failed::
 
     @hvd.elastic.run
     def train(state):
@@ -20,7 +21,7 @@ import copy
 import functools
 from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, TypeVar
 
-from covey.errors import Aborted, Mismatch
+from covey.errors import Aborted, OperationError
 from covey.horovod import HostsUpdatedInterrupt
 from covey.notice import warn
 from covey.objects import broadcast_object
@@ -231,11 +232,14 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
     """Makes of ``func(state, ...)`` a function that goes back to the last commit and calls it again
     when an operation has failed on all ranks; before each call it calls ``state.sync()``.
 
+    If it raises ``HostsUpdatedInterrupt`` on all ranks, it is called again as the state is.
+
     Args:
         func: called with a state first; it commits the state now and then.
 
     Raises:
-        Mismatch: it has failed again without a commit between: it would for ever.
+        HorovodInternalError: Mismatch, NotFinite, or one of the script's own: it has failed again
+            without a commit between: it would for ever.
         Aborted: a rank has gone, and no other takes its place. The state is that of the last
             commit.
 
@@ -251,22 +255,23 @@ def retried(func: Callable[..., R], errors: Errors) -> Callable[..., R]:
 
     @functools.wraps(func)
     def wrapped(state: State, *args: Any, **kwargs: Any) -> R:
-        last = -1
+        last, skips_sync = -1, False
         while True:
-            with errors():
-                state.sync()
+            if not skips_sync:
+                with errors():
+                    state.sync()
+            skips_sync = False
             try:
                 with errors():
                     return func(state, *args, **kwargs)
-            except Mismatch as error:
+            except HostsUpdatedInterrupt as change:
+                skips_sync = change.skip_sync
+            except OperationError as error:
                 state.restore()
-                if state._commits == last:
+                if isinstance(error, Aborted) or state._commits == last:
                     raise
                 last = state._commits
                 warn(f"elastic.run goes back to the last commit: {error}")
-            except Aborted:
-                state.restore()
-                raise
             with errors():
                 state.on_reset()
 

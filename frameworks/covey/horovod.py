@@ -72,10 +72,11 @@ HorovodInternalError = OperationError
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Horovod's name of a change of hosts. Never raised: the ranks of a job are fixed.
+    """Horovod's name of a change of hosts. Covey never raises it: the ranks of a job are fixed. If
+    a script does, on all ranks, ``elastic.run`` calls its function again.
 
     Args:
-        skip_sync: accepted for Horovod's sake.
+        skip_sync: without ``state.sync()`` before.
 
     Example:
         >>> raise hvd.elastic.HostsUpdatedInterrupt()  # In a test of a script.

@@ -197,7 +197,55 @@ def handled() -> None:
     assert state.counter is another and another.count == 30
 
 
+def with_a_scheduler() -> None:
+    """A scheduler and a scaler go back with their optimizer, and rank 0's count after a sync."""
+    net = torch.nn.Linear(1, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=8.0), model=net)
+    scheduler: Any = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 + hvd.rank())
+    state = hvd.elastic.TorchState(net, optimizer, scheduler=scheduler, scaler=scaler, seen=0)
+    state.sync()
+    assert state.scheduler is scheduler and scaler.scale(torch.ones(1)).item() == 2.0
+    optimizer.step()
+    scheduler.step()
+    state.commit()
+    scheduler.step()
+    scaler.update(1.0)
+    state.restore()
+    assert scaler.get_scale() == 2.0
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 2.0, optimizer.param_groups[0]["lr"]
+    optimizer.finish()
+
+
+def raised_by_the_script() -> List[int]:
+    """The count with which each call begins: of the third the state stays as it is."""
+    begins: List[int] = []
+    state = hvd.elastic.ObjectState(count=0)
+
+    @hvd.elastic.run
+    def train(state: Any) -> List[int]:
+        begins.append(state.count)
+        state.count += 1
+        if len(begins) == 1:
+            raise hvd.HorovodInternalError("mine")
+        state.commit()
+        state.count += hvd.rank()
+        if len(begins) < 4:
+            raise hvd.elastic.HostsUpdatedInterrupt(skip_sync=len(begins) == 3)
+        return begins
+
+    return train(state)
+
+
 class ElasticTest(unittest.TestCase):
+    def test_schedulers_and_scalers(self) -> None:
+        pool(SIZE).call(with_a_scheduler)
+
+    def test_what_the_script_raises(self) -> None:
+        for rank, begins in enumerate(pool(SIZE).call(raised_by_the_script)):
+            self.assertEqual(begins, [0, 0, 1, 2 + rank])
+
     def test_goes_back_to_the_last_commit(self) -> None:
         wanted, events = pool(SIZE).call(trained, (), 2)[0]
         self.assertEqual(events, [])

@@ -13,7 +13,7 @@ from torch.utils.data import Sampler
 
 from covey.basics import rank, size
 from covey.elastic import HostsUpdatedInterrupt, Kept, KeptState, ObjectState, State, run
-from covey.objects import allgather_object
+from covey.objects import allgather_object, broadcast_object
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
@@ -147,7 +147,7 @@ class StateHandler:
         Mismatch, Aborted: by ``sync``: the ranks disagree; a rank died or left.
 
     Example:
-        >>> class OfScheduler(hvd.elastic.StateHandler):
+        >>> class OfAverages(hvd.elastic.StateHandler):
         ...     def __init__(self, value):
         ...         super().__init__(value)
         ...         self.save()
@@ -212,6 +212,13 @@ class OptimizerStateHandler(_ByStateDict):
         broadcast_optimizer_state(self.value, root_rank=0)
 
 
+class _OfRankZero(_ByStateDict):
+    """All have what rank 0's ``state_dict`` says."""
+
+    def sync(self) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), 0, "elastic.state"))
+
+
 class SamplerStateHandler(_ByStateDict):
     """A :class:`StateHandler` of ElasticSamplers: what any rank has processed in the epoch of rank
     0 is done."""
@@ -230,6 +237,8 @@ _registry: Handlers = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
     (ElasticSampler, SamplerStateHandler),
+    # These hold an optimizer, or a device's numbers: copies of them would be of no use.
+    ((torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler), _OfRankZero),
 ]
 
 
@@ -240,7 +249,7 @@ def get_handler_registry() -> Handlers:
         Pairs of a class and its handler. The first pair counts whose class an object has.
 
     Example:
-        >>> hvd.elastic.get_handler_registry().append((LRScheduler, OfScheduler))
+        >>> hvd.elastic.get_handler_registry().append((Averages, OfAverages))
     """
     return _registry
 
@@ -256,7 +265,7 @@ def set_handler_registry(registry: Handlers) -> None:
 
     Example:
         >>> hvd.elastic.set_handler_registry(
-        ...     [(LRScheduler, OfScheduler), *hvd.elastic.get_handler_registry()])
+        ...     [(Averages, OfAverages), *hvd.elastic.get_handler_registry()])
     """
     global _registry
     for entry in registry:
@@ -309,13 +318,14 @@ class _Handled(Kept):
 
 
 class TorchState(KeptState):
-    """Keeps models, optimizers, samplers and plain objects, each an attribute.
+    """Keeps models, optimizers, their schedulers, samplers and plain objects, each an attribute.
 
     Args:
         model: a module, or None.
         optimizer: an optimizer, also a DistributedOptimizer, or None.
-        **kwargs: more of them, ElasticSamplers, objects with a handler of your own
-            (:func:`set_handler_registry`), and objects that can be copied and pickled.
+        **kwargs: more of them, ElasticSamplers, schedulers of learning rates, a GradScaler, objects
+            with a handler of your own (:func:`set_handler_registry`), and objects that can be
+            copied and pickled.
 
     Raises:
         TypeError: an entry of the handlers' registry is no pair of classes.
