@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from covey.errors import InvalidArgument
@@ -66,6 +67,12 @@ def listed(name: str, given: Any) -> Sequence[Any]:
     if isinstance(given, (str, bytes)):
         raise InvalidArgument(f"{name} must be a list, not {given!r}")
     return many_of(given, name)
+
+
+def path_of(name: str, value: Any) -> str:
+    if isinstance(value, (str, os.PathLike)):
+        return str(os.fspath(value))
+    raise InvalidArgument(f"{name} must be a path, not {value!r}")
 
 
 def named(name: str, given: Any) -> Dict[str, Any]:

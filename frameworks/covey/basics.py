@@ -9,6 +9,7 @@ import sys
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
 from covey import _native, method, rendezvous, step_stats, watchdog
+from covey.arguments import path_of
 from covey.errors import CoveyError, InvalidArgument, Unsupported
 from covey.group import Group
 from covey.state import Place, state
@@ -274,9 +275,7 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
         >>> covey.stop_timeline()
     """
     del mark_cycles
-    if not isinstance(file_path, (str, os.PathLike)):
-        raise InvalidArgument(f"file_path must be a path, not {file_path!r}")
-    _native.timeline_start(os.fspath(file_path))
+    _native.timeline_start(path_of("file_path", file_path))
 
 
 def stop_timeline() -> None:

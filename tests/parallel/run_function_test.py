@@ -87,6 +87,8 @@ class RunTest(unittest.TestCase):
             ("method", 3),
             ("preload", "torch", [1], 3),
             ("hosts", 3),
+            ("output_dir", 3),
+            ("output_filename", 3),
             ("start_timeout", "x", "60"),
         ):
             for value in wrong:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from typing import Any, Dict, List, Tuple
 
-from covey.arguments import factor_of, text_of
+from covey.arguments import factor_of, path_of, text_of
 from covey.launch.hosts import parse
 from covey.launch.spec import LaunchError
 
@@ -62,7 +61,7 @@ def taken(given: Dict[str, Any], num_proc: int) -> Tuple[Dict[str, str], str, Li
         elif name == "start_timeout":
             variables["COVEY_START_TIMEOUT"] = f"{factor_of(name, value):g}s"
         elif name == "output_filename":
-            folder = os.fspath(value)
+            folder = path_of(name, value)
         elif value != sys.executable:
             raise LaunchError(f"executable: the ranks run this Python, {sys.executable}")
     return variables, folder, lines

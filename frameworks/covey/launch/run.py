@@ -13,7 +13,7 @@ import tempfile
 from multiprocessing import process, spawn
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from covey.arguments import listed, named, text_of
+from covey.arguments import listed, named, path_of, text_of
 from covey.errors import InvalidArgument
 from covey.launch.guard import UNGUARDED, refuse_unguarded
 from covey.launch.horovod_arguments import taken
@@ -86,7 +86,7 @@ def run(
         spec = JobSpec(
             command=command,
             size=num_proc,
-            output_dir=None if output_dir is None else os.fspath(output_dir),
+            output_dir=None if output_dir is None else path_of("output_dir", output_dir),
             extra_env=env,
             settings_env=_settings(method, quiet),
             preload=_modules(preload) or configured({**os.environ, **env}, command),

@@ -110,8 +110,8 @@ class Reducer:
         self._paused = False
         self._reset()
         self._agreement = _Agreement(f"{prefix}.rewritten", reduction.group)
-        is_anywhere = any(plan.device.type != "cpu" for plan in plans)
-        self._tells_sparse = is_anywhere and reduction.gathers_sparse and not densify
+        is_on_a_device = any(plan.device.type != "cpu" for plan in plans)
+        self._tells_sparse = is_on_a_device and reduction.gathers_sparse and not densify
         self._speaks = reduction.group.rank() == 0
         self._is_held = True  # Nothing is submitted before synchronize().
         self._syncs = 0
