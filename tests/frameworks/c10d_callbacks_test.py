@@ -24,7 +24,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import (
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from covey.torch.completions import Completions
+from covey.torch.c10d.completions import Completions
 
 SIZE = 2
 STEPS = 8

@@ -184,7 +184,7 @@ class PointsTest(unittest.TestCase):
 
     def test_the_end_of_a_group_may_come_while_the_last_send_is_looked_at(self) -> None:
         import covey.torch  # noqa: F401
-        from covey.torch.c10d_points import Announcer
+        from covey.torch.c10d.points import Announcer
 
         announcer = Announcer()
         looked, closed, ends = threading.Event(), threading.Event(), threading.Event()

@@ -23,7 +23,7 @@ def cuda() -> Iterator[Callable[[], None]]:
     if torch.cuda.is_available():
         yield lambda: torch.cuda._sleep(_BUSY_CYCLES)  # type: ignore[no-untyped-call]
         return
-    from covey.torch.c10d_work import CallStream
+    from covey.torch.c10d.call_stream import CallStream
 
     with running(), mock.patch.object(CallStream, "devices", None):
         yield lambda: None

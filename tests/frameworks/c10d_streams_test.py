@@ -21,7 +21,7 @@ def tearDownModule() -> None:
 
 def unordered() -> int:
     """How many calls come to wrong numbers where a wait orders no streams."""
-    from covey.torch.c10d_work import CallStream
+    from covey.torch.c10d.call_stream import CallStream
 
     with mock.patch.object(CallStream, "join", lambda _: None):
         return len(on_streams())

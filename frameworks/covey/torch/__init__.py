@@ -25,8 +25,9 @@ from covey.horovod import *  # noqa: F401,F403  # The same under every framework
 from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
-from covey.torch import backend, elastic, ops  # noqa: F401  hvd.elastic.run
-from covey.torch.backend import monitored_barrier
+from covey.torch import elastic, ops  # noqa: F401  hvd.elastic.run
+from covey.torch.c10d import backend
+from covey.torch.c10d.backend import monitored_barrier
 from covey.torch.checkpoint import Loaded, load, save
 from covey.torch.compression import Compression, Compressor
 from covey.torch.ddp import DistributedDataParallel

@@ -1,5 +1,5 @@
 """Makes Covey known to torch.distributed. ``import covey.torch`` does; the backend itself, which is
-imported when a process group is made, is ``c10d.py``. Internal.
+imported when a process group is made, is ``group.py``. Internal.
 
 torch.distributed wants a store that its ranks share. torchrun serves one and says where; coveyrun
 says at which port rank 0 may serve one, and where covey.torch is imported a file in memory, which
@@ -27,9 +27,9 @@ _memory = -1  # Its descriptor: a process stays in its job.
 
 
 def _create(options: Any, backend_options: Any = None) -> Any:
-    from covey.torch import c10d
+    from covey.torch.c10d import group
 
-    return c10d.create(options, backend_options)
+    return group.create(options, backend_options)
 
 
 def _file_of_job() -> str:
@@ -109,7 +109,7 @@ def _with_covey(theirs: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(theirs)
     def meet(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        from covey.torch.c10d import CoveyProcessGroup
+        from covey.torch.c10d.group import CoveyProcessGroup
 
         chosen = dist.group.WORLD if group is None else group
         if not isinstance(chosen, CoveyProcessGroup):

@@ -1,4 +1,4 @@
-"""Covey as a backend of torch.distributed: ``init_process_group("covey")``.
+"""The process group of ``torch.distributed.init_process_group("covey")``. Internal.
 
 For tensors on the CPU and on CUDA, under coveyrun or torchrun: the collectives, messages between
 two ranks, and what is built on them, such as DDP, FSDP2, DTensor and torch.distributed.checkpoint.
@@ -30,12 +30,13 @@ from covey import basics, by_method, rendezvous
 from covey.errors import Timeout, Unsupported
 from covey.group import GroupApart
 from covey.method import unused
-from covey.torch import c10d_calls as calls
-from covey.torch.backend import DEVICES, NAME
-from covey.torch.c10d_forms import NO_TIME, Form
-from covey.torch.c10d_points import AnyWork, Points, RecvWork
-from covey.torch.c10d_work import CallStream, CoveyWork, InFlight, Limit, Place
-from covey.torch.completions import CoveyFuture, Program, current_lane
+from covey.torch.c10d import calls
+from covey.torch.c10d.backend import DEVICES, NAME
+from covey.torch.c10d.call_stream import CallStream
+from covey.torch.c10d.completions import CoveyFuture, Program, current_lane
+from covey.torch.c10d.forms import NO_TIME, Form
+from covey.torch.c10d.points import AnyWork, Points, RecvWork
+from covey.torch.c10d.work import CoveyWork, InFlight, Limit, Place
 
 _LEAST = timedelta(milliseconds=1)
 _LISTS = "output_tensors input_tensors"

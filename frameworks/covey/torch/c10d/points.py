@@ -31,8 +31,9 @@ import torch.distributed as dist
 import covey.torch as hvd
 from covey.errors import InvalidArgument
 from covey.group import GroupApart
-from covey.torch.c10d_work import CallStream, CoveyWork, InFlight, Limit
-from covey.torch.completions import CoveyFuture, Program, waiting
+from covey.torch.c10d.call_stream import CallStream
+from covey.torch.c10d.completions import CoveyFuture, Program, waiting
+from covey.torch.c10d.work import CoveyWork, InFlight, Limit
 from covey.torch.tensors import CODES
 
 LOOK_S = 0.02

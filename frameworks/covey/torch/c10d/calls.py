@@ -15,8 +15,8 @@ import torch
 
 import covey.torch as hvd
 from covey.errors import InvalidArgument, Mismatch, Unsupported
-from covey.torch.c10d_operators import bits_of, carried, operator_of
-from covey.torch.c10d_work import Place
+from covey.torch.c10d.operators import bits_of, carried, operator_of
+from covey.torch.c10d.work import Place
 from covey.torch.sparse import sparse_allreduce_async
 
 Finish = Callable[[Any], None]
