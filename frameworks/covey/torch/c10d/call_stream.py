@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, ContextManager, Iterable, List, Optional
 
 import torch
 
 
 class CallStream:
-    """The stream of CUDA on which a call was made; of calls on the CPU there is none.
+    """The stream of CUDA on which a call was made.
 
     The stream has the call's tensors as they were when it was made, and its result, in turn.
     """
 
-    def __init__(self, tensors: Iterable[Any]) -> None:
-        """``tensors``: the arguments of the call."""
-        self._stream: Any = None
-        if torch.cuda.is_initialized():
-            devices = (it.device for it in tensors if isinstance(it, torch.Tensor) and it.is_cuda)
-            device = next(devices, None)
-            self._stream = device and torch.cuda.current_stream(device)
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
     @property
     def devices(self) -> Optional[List[torch.device]]:
-        """Of the tensors, for the call's future; None: the CPU."""
-        return self._stream and [self._stream.device]
+        """Of the tensors, for the call's future."""
+        return [self._stream.device]
 
     def entered(self) -> ContextManager[Any]:
         """What this thread does meanwhile is done on the stream."""
-        return contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+        return torch.cuda.stream(self._stream)
 
     def join(self) -> None:
         """What comes on this thread's own stream comes after what the stream has now."""
-        if self._stream is not None:
-            own = torch.cuda.current_stream(self._stream.device)
-            if own != self._stream:
-                own.wait_stream(self._stream)
+        own = torch.cuda.current_stream(self._stream.device)
+        if own != self._stream:
+            own.wait_stream(self._stream)
+
+
+def stream_of(given: Iterable[Any], outputs: Iterable[Any]) -> Optional[CallStream]:
+    """That of a call made now with these arguments; None: it has no tensor on CUDA. One on the CPU
+    is to cost nothing: it asks ``torch.cuda.is_initialized()`` first."""
+    for one in (*given, outputs):
+        for tensor in one if isinstance(one, list) else (one,):
+            if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
+                return CallStream(torch.cuda.current_stream(tensor.device))
+    return None

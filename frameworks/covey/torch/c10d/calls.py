@@ -9,7 +9,7 @@ rank that has given it, and nothing is begun; ranks that disagree get Mismatch.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -40,11 +40,6 @@ class Begin(NamedTuple):
     outputs: List[torch.Tensor]
     finish: Finish
     options: Dict[str, Any] = {}
-
-    def tensors(self) -> Iterator[Any]:
-        """The arguments and outputs, with those of lists."""
-        for one in (*self.given, self.outputs):
-            yield from one if isinstance(one, list) else (one,)
 
 
 def _nothing(_: Any) -> None:

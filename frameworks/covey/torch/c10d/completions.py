@@ -187,14 +187,15 @@ class _Failure:
 class CoveyFuture(torch.futures.Future):
     """A future whose callbacks are lanes."""
 
+    _error: Optional[Exception] = None
+    _callbacks = 0
+
     def __init__(self, call: Call, devices: Optional[List[torch.device]] = None) -> None:
         """``devices``: of CUDA, those of tensors in its value. Where it is waited for, and in its
         callbacks, the streams in use come after those on which it was ended."""
         super().__init__(devices=devices)
         self._call = call
         self._devices = devices
-        self._error: Optional[Exception] = None
-        self._callbacks = 0
 
     def _lane(self) -> Lane:
         self._callbacks += 1

@@ -32,8 +32,8 @@ from covey.group import GroupApart
 from covey.method import unused
 from covey.torch.c10d import calls
 from covey.torch.c10d.backend import DEVICES, NAME
-from covey.torch.c10d.call_stream import CallStream
-from covey.torch.c10d.completions import CoveyFuture, Program, current_lane
+from covey.torch.c10d.call_stream import stream_of
+from covey.torch.c10d.completions import Program, current_lane
 from covey.torch.c10d.forms import NO_TIME, Form
 from covey.torch.c10d.points import AnyWork, Points, RecvWork
 from covey.torch.c10d.work import CoveyWork, InFlight, Limit, Place
@@ -48,13 +48,16 @@ def _collective(build: Callable[..., calls.Begin], *parameters: str) -> Callable
     form = Form(build.__name__, *parameters)
 
     def begin(self: CoveyProcessGroup, *given: Any, **named: Any) -> CoveyWork:
-        if named or len(given) <= form.count or not hasattr(given[-1], "timeout"):
+        has_options = len(given) > form.count and not named
+        timeout = getattr(given[-1], "timeout", None) if has_options else None
+        if timeout is None:
             lists, opts = form.read(given, named)
+            timeout = opts.timeout
         else:
             *lists, opts = given
         place = Place(self._rank, self._ranks, self._name, opts)
-        timeout = opts.timeout if opts.timeout > NO_TIME else self._timeout
-        return self._begun(build(*lists, place), timeout)
+        call = build(*lists, place)
+        return self._begun(call, timeout if timeout > NO_TIME else self._timeout)
 
     return begin
 
@@ -144,9 +147,9 @@ class CoveyProcessGroup(dist.ProcessGroup):
         handle = call.function(*call.given, name=name, process_set=self._group, **call.options)
         place.made()
         self._calls += 1
-        stream = CallStream(call.tensors())
-        how = CoveyFuture(number, stream.devices), stream, limit, lane, self._in_flight
-        work = CoveyWork(handle, call.outputs, call.finish, *how)
+        stream = stream_of(call.given, call.outputs) if torch.cuda.is_initialized() else None
+        how = call.finish, number, stream, limit, lane, self._in_flight
+        work = CoveyWork(handle, call.outputs, *how)
         self._in_flight.add(work)
         return work
 

@@ -31,8 +31,8 @@ import torch.distributed as dist
 import covey.torch as hvd
 from covey.errors import InvalidArgument
 from covey.group import GroupApart
-from covey.torch.c10d.call_stream import CallStream
-from covey.torch.c10d.completions import CoveyFuture, Program, waiting
+from covey.torch.c10d.call_stream import stream_of
+from covey.torch.c10d.completions import Program, waiting
 from covey.torch.c10d.work import CoveyWork, InFlight, Limit
 from covey.torch.tensors import CODES
 
@@ -249,9 +249,8 @@ class Points:
         limit = Limit(f"{what} in process group '{self._name}'", stream.ranks, timeout)
         handle = hvd.broadcast_async_(row, stream.root, name=name, process_set=stream.group)
         stream.program.made()
-        place = CallStream([row])
-        future = CoveyFuture(call, place.devices)
-        return [handle, outputs, lambda _: None, future, place, limit, stream, self._calls]
+        place = stream_of([row], []) if torch.cuda.is_initialized() else None
+        return [handle, outputs, lambda _: None, call, place, limit, stream, self._calls]
 
     def _stream(self, source: int, target: int, verb: str) -> Stream:
         peer = target if source == self._rank else source

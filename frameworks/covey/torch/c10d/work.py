@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from datetime import timedelta
@@ -13,11 +14,13 @@ import torch.distributed as dist
 from covey.errors import CoveyError, InvalidArgument, Timeout
 from covey.handles import awaited
 from covey.torch.c10d.call_stream import CallStream
-from covey.torch.c10d.completions import Completions, CoveyFuture, waiting
+from covey.torch.c10d.completions import Call, Completions, CoveyFuture, waiting
 
 _ASK_S = 2.0
 """So long the rank that knows the missing ranks may take to answer."""
 _LOOK_S = 0.01
+_NOWHERE = contextlib.nullcontext()
+_making = threading.Lock()  # A future.
 
 
 class Limit:
@@ -129,13 +132,14 @@ class CoveyWork(dist._Work):
         handle: Any,
         outputs: List[torch.Tensor],
         finish: Callable[[Any], None],
-        future: CoveyFuture,
-        stream: CallStream,
+        call: Call,
+        stream: Optional[CallStream],
         limit: Limit,
         lane: Any,
         calls: InFlight,
     ) -> None:
-        """``lane``: what orders it among other calls, as for Completions."""
+        """``call``: its place among others, for its future. ``stream``: None on the CPU. ``lane``:
+        what orders it, as for Completions."""
         super().__init__()
         self._handle = handle
         self._outputs = outputs
@@ -143,12 +147,12 @@ class CoveyWork(dist._Work):
         self._lock = threading.Lock()
         self._finished = False
         self._error: Optional[Exception] = None
-        self._future = future
+        self._call = call
+        self._future: Optional[CoveyFuture] = None  # Few calls have one: it costs 2 us.
         self._stream = stream
         self._limit = limit
         self._lane = lane
         self._calls = calls
-        self._is_completed = False  # By a thread, which ends its future.
 
     def _end(self, timeout: Optional[float]) -> None:
         # A waiting thread and Completions may both come: the second waits for the first.
@@ -160,7 +164,7 @@ class CoveyWork(dist._Work):
                 raise Timeout(f"a call of torch.distributed has not ended within {timeout} s")
             try:
                 if not self._finished:
-                    with self._stream.entered():
+                    with self._stream.entered() if self._stream else _NOWHERE:
                         self._finish(self._handle.wait(self._limit.left() if is_last else limit))
                     self._finished = True
                     self._calls.forget(self)
@@ -177,16 +181,18 @@ class CoveyWork(dist._Work):
             self._error = error
 
     def end_future(self) -> None:
+        assert self._future is not None
         if self._error is not None:
             self._future.set_exception(self._error)
             return
-        with self._stream.entered():
+        with self._stream.entered() if self._stream else _NOWHERE:
             self._future.set_result(self._outputs)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         with waiting():
             self._end(timeout.total_seconds() or None)
-        self._stream.join()
+        if self._stream is not None:
+            self._stream.join()
         return True
 
     def is_completed(self) -> bool:
@@ -204,7 +210,8 @@ class CoveyWork(dist._Work):
             self._end(0.0)
         except Exception as error:  # pylint: disable=broad-except
             return error
-        self._stream.join()
+        if self._stream is not None:
+            self._stream.join()
         return None
 
     def missing(self) -> List[int]:
@@ -215,13 +222,17 @@ class CoveyWork(dist._Work):
         return bool(self._handle.poll())
 
     def get_future(self) -> torch.futures.Future:
-        if not self._is_completed:
-            self._is_completed = True
+        with _making:
+            future, is_new = self._future, self._future is None
+            if future is None:
+                devices = self._stream.devices if self._stream else None
+                future = self._future = CoveyFuture(self._call, devices)
+        if is_new:
             if self._finished:  # As with torch's backends, its value is there after a wait.
                 self.end_future()
             else:
                 self._calls.completions.add(self._lane, self)
-        return self._future
+        return future
 
     def result(self) -> List[torch.Tensor]:
         self.wait()
