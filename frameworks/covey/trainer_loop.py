@@ -3,7 +3,7 @@
 An adapter does what the core asks for (core/api/covey_trainer.h): copies to and from the trainer's
 memory, and updates of the model. It knows no method. Frameworks differ in the copies alone, which
 ``Framework`` has. Within graphs, and where a framework reduces gradients by itself, there are
-others: ``covey/tensorflow/trainer.py``, ``covey/torch/core_trainer.py``.
+others: ``covey/tensorflow/trainer.py``, ``covey/torch/trainer/core_trainer.py``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from whole_numbers import digest
 
 import covey
 import covey.torch as hvd
-from covey.torch.core_trainer import CoreTrainer
+from covey.torch.trainer.core_trainer import CoreTrainer
 from covey.trainer_handle import Verb
 
 # Actions after which ranks wait for all.

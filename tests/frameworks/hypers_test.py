@@ -17,7 +17,7 @@ from whole_numbers import digest, watch
 
 import covey
 import covey.torch as hvd
-from covey.torch.hypers import read_hypers, write_hypers
+from covey.torch.trainer.hypers import read_hypers, write_hypers
 
 pool = SharedPool(__file__)
 LATE = 1

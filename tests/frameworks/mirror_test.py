@@ -28,7 +28,7 @@ from ranks import SEED, SharedPool, also, on_one_host
 
 import covey
 import covey.torch as hvd
-from covey.torch import mirror
+from covey.torch.trainer import mirror
 
 pool = SharedPool(__file__)
 

@@ -18,7 +18,7 @@ from ranks import SEED, SharedPool, also
 from whole_numbers import Trainer, gradient_of, sum_of
 
 import covey.torch as hvd
-from covey.torch import version_gradients
+from covey.torch.trainer import version_gradients
 
 pool = SharedPool(__file__)
 

@@ -25,7 +25,7 @@ from whole_numbers import Trainer, gradient_of, sum_of, watch
 
 import covey
 import covey.torch as hvd
-from covey.torch.version_gradients import VersionGradients
+from covey.torch.trainer.version_gradients import VersionGradients
 
 SKIP = "eager:admit=solo,grace=0s,progress=skip,log=64,L=64"
 

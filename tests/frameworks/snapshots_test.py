@@ -20,7 +20,7 @@ from watched import Report, Watched
 import covey
 import covey.torch as hvd
 from covey.errors import Mismatch, Unsupported
-from covey.torch.snapshot import State
+from covey.torch.trainer.snapshot import State
 
 
 def setUpModule() -> None:

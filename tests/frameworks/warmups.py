@@ -19,7 +19,7 @@ from whole_numbers import Trainer, digest, watch
 
 import covey
 import covey.torch as hvd
-from covey.torch.core_trainer import CoreTrainer
+from covey.torch.trainer.core_trainer import CoreTrainer
 from covey.trainer_handle import Verb
 
 WARMUP = 40

@@ -20,7 +20,7 @@ from fuzz import FuzzTestCase
 from covey import checkpoint_folder
 from covey.errors import CoveyError
 from covey.torch import plain
-from covey.torch.snapshot import State
+from covey.torch.trainer.snapshot import State
 
 
 class Trained:

@@ -18,11 +18,11 @@ ADAPTERS = (
     "frameworks/covey/numpy_trainer.py",
     "frameworks/covey/tensorflow/optimizer.py",
     "frameworks/covey/tensorflow/trainer.py",
-    "frameworks/covey/torch/core_trainer.py",
-    "frameworks/covey/torch/mixed.py",
-    "frameworks/covey/torch/model_exchange.py",
-    "frameworks/covey/torch/trainer_actions.py",
-    "frameworks/covey/torch/version_gradients.py",
+    "frameworks/covey/torch/trainer/core_trainer.py",
+    "frameworks/covey/torch/trainer/mixed.py",
+    "frameworks/covey/torch/trainer/model_exchange.py",
+    "frameworks/covey/torch/trainer/actions.py",
+    "frameworks/covey/torch/trainer/version_gradients.py",
     "frameworks/covey/trainer_loop.py",
 )
 _BANNED = {"threading", "Thread", "timeout", "timeout_s", "max_wait", "max_wait_s"}

@@ -14,8 +14,8 @@ from covey.keras.resumption import BEGIN, Resumption, go_on, replicated
 from covey.method import Plan, plan
 from covey.names import next_prefix
 from covey.ops import broadcast_
-from covey.torch.mixed import TensorLoop
 from covey.torch.tensors import CODES
+from covey.torch.trainer.mixed import TensorLoop
 from covey.training_terms import Terms, begin_name, meet, mixed_name, terms_of
 
 _NAME = "Keras on torch"

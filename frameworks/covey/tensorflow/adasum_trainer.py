@@ -1,8 +1,9 @@
 """``DistributedOptimizer(op=Adasum)``: each rank's own update, and Adasum of the updates. Internal.
 
-As in Horovod, and in ``covey/torch/adasum_trainer.py``: a step is one of the inner optimizer with
-this rank's own gradients; by what the variables have changed goes through Adasum, each variable by
-itself, and is added to what they were before. So the learning rate stays that of one rank.
+As in Horovod, and in ``covey/torch/trainer/adasum_trainer.py``: a step is one of the inner
+optimizer with this rank's own gradients; by what the variables have changed goes through Adasum,
+each variable by itself, and is added to what they were before. So the learning rate stays that of
+one rank.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from covey.torch import plain
 from covey.torch.contents import PARTS, Contents, check_model, check_optimizer
 from covey.torch.ddp_optimizers import wrapped
 from covey.torch.method_state import kept_by_method, put_back, put_back_to_method
-from covey.torch.training import close_trainer, open_trainer
+from covey.torch.trainer.training import close_trainer, open_trainer
 
 
 def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None:

@@ -24,7 +24,7 @@ from covey.notice import is_shown, tell, warn
 from covey.seen_models import Consensus
 from covey.state import state
 from covey.torch.layout import Named
-from covey.torch.model_exchange import relative_distance
+from covey.torch.trainer.model_exchange import relative_distance
 from covey.torch.view import Model, is_replicated, measure
 from covey.trainer_handle import CLOSED, LOST, TrainerHandle
 

@@ -21,20 +21,20 @@ from covey.group import Group, world
 from covey.method import GRADIENTS, choose, scale_at
 from covey.notice import warn_as_python
 from covey.reduce_op import Average
-from covey.torch.adasum_trainer import AdasumTrainer
-from covey.torch.ahead import Ahead
 from covey.torch.bucket import Reduction
-from covey.torch.method_state import carried
 from covey.torch.compression import Compression, Compressor
-from covey.torch.core_trainer import CoreTrainer
 from covey.torch.layout import BUCKET_BYTES, BucketPlan, Groups, Named, name_parameters, rename
-from covey.torch.mixed import MixedTrainer
+from covey.torch.method_state import carried
 from covey.torch.ops import allreduce
 from covey.torch.options import check_kinds, check_options, check_outside, check_passes
-from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer
-from covey.torch.snapshot import carry
-from covey.torch.training import (
+from covey.torch.trainer.adasum_trainer import AdasumTrainer
+from covey.torch.trainer.ahead import Ahead
+from covey.torch.trainer.core_trainer import CoreTrainer
+from covey.torch.trainer.mixed import MixedTrainer
+from covey.torch.trainer.progress import Progress
+from covey.torch.trainer.snapshot import carry
+from covey.torch.trainer.training import (
     empty_gradients,
     end_step,
     leave_training,

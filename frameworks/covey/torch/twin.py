@@ -13,14 +13,14 @@ from covey.group import Group
 from covey.reduce_op import Adasum, Average, Max, Sum, core_code
 from covey.state import state
 from covey.torch.bucket import Reduction
-from covey.torch.method_state import compression_of
 from covey.torch.ending import Farewell
 from covey.torch.layout import name_parameters, plan_buckets
-from covey.torch.mixed import MixedTrainer
+from covey.torch.method_state import compression_of
 from covey.torch.options import agree
-from covey.torch.progress import Progress
 from covey.torch.tensors import CODES
-from covey.torch.training import begin_training
+from covey.torch.trainer.mixed import MixedTrainer
+from covey.torch.trainer.progress import Progress
+from covey.torch.trainer.training import begin_training
 
 _OF_CLASSES = ("__annotations__", "__dict__", "__qualname__", "__weakref__")
 

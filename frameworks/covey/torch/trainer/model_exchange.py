@@ -17,8 +17,8 @@ import torch
 from covey import _native
 from covey.errors import InvalidArgument
 from covey.torch.layout import BucketPlan, Named
-from covey.torch.mirror import mirror_of, wait_for
 from covey.torch.tensors import CODES, FRAMEWORK
+from covey.torch.trainer.mirror import mirror_of, wait_for
 
 # Without weight decay, updates of these optimizers depend on gradients and their moments alone.
 _BLIND = (

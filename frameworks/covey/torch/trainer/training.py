@@ -16,13 +16,13 @@ from covey.method import plans
 from covey.method_summary import announce
 from covey.reduce_op import Adasum
 from covey.state import state
-from covey.torch.adasum_trainer import AdasumTrainer
-from covey.torch.method_state import give_back
-from covey.torch.core_trainer import CoreTrainer
 from covey.torch.equal_start import compare_start
 from covey.torch.look import is_on
+from covey.torch.method_state import give_back
 from covey.torch.options import check_plan
 from covey.torch.reducer import Reducer
+from covey.torch.trainer.adasum_trainer import AdasumTrainer
+from covey.torch.trainer.core_trainer import CoreTrainer
 
 
 def begin_training(optimizer: Any) -> None:

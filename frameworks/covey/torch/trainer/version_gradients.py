@@ -14,12 +14,12 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 
-from covey.torch.ahead import Ahead
-from covey.torch.hypers import read_hypers, write_hypers
 from covey.torch.layout import BucketPlan, tensor_at
 from covey.torch.look import is_on, unfit
-from covey.torch.snapshot import State
-from covey.torch.spans import spans_of
+from covey.torch.trainer.ahead import Ahead
+from covey.torch.trainer.hypers import read_hypers, write_hypers
+from covey.torch.trainer.snapshot import State
+from covey.torch.trainer.spans import spans_of
 from covey.torch.update import prepare, take_scale, update
 
 _OVERFLOW = "gradients that are not finite, as a GradScaler has found"

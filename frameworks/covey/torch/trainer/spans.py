@@ -25,7 +25,7 @@ from covey import _native
 from covey.errors import Unsupported
 from covey.torch.copies import FEW_BYTES, are_large, copy_past_caches, lie_alike
 from covey.torch.layout import BucketPlan, Slot, gradient_strides, tensor_at
-from covey.torch.mirror import mirror_of
+from covey.torch.trainer.mirror import mirror_of
 
 Gradients = Tuple[Optional[torch.Tensor], ...]
 Version = Tuple[List[torch.Tensor], torch.Tensor]  # Gradients, and the flags of those there are.

@@ -19,13 +19,13 @@ from covey.method import DELTA, GRADIENTS, MODEL, parsed, plans
 from covey.notice import warn
 from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
-from covey.torch.ahead import Ahead
 from covey.torch.ending import Flushed, dropped, say_dropped
-from covey.torch.hypers import read_hypers
 from covey.torch.layout import Named, plan_whole
-from covey.torch.model_exchange import ModelExchange, relative_distance
 from covey.torch.tensors import CODES
-from covey.torch.trainer_actions import TrainerActions
+from covey.torch.trainer.actions import TrainerActions
+from covey.torch.trainer.ahead import Ahead
+from covey.torch.trainer.hypers import read_hypers
+from covey.torch.trainer.model_exchange import ModelExchange, relative_distance
 from covey.trainer_handle import IN_FINISH, IN_STEP, LOST
 
 _KEEP_BYTES = 64

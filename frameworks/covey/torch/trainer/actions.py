@@ -10,9 +10,9 @@ import torch
 from covey import _native
 from covey.torch import optimizer_state
 from covey.torch.layout import BucketPlan
-from covey.torch.model_exchange import ModelExchange
+from covey.torch.trainer.model_exchange import ModelExchange
+from covey.torch.trainer.version_gradients import VersionGradients
 from covey.torch.update import clipped_step
-from covey.torch.version_gradients import VersionGradients
 from covey.trainer_handle import IN_FINISH, IN_STEP, TrainerHandle, Verb
 
 
