@@ -62,8 +62,8 @@ def many_of(given: Any, name: str = "tensors") -> Sequence[Any]:
         raise InvalidArgument(f"{name} must be a list, not {given!r}") from None
 
 
-def listed(name: str, given: Any) -> Sequence[Any]:
-    """As :func:`many_of`; a text, whose characters nobody means, is refused."""
+def list_of(name: str, given: Any) -> Sequence[Any]:
+    """As :func:`many_of`, but a text is refused: its characters are no list."""
     if isinstance(given, (str, bytes)):
         raise InvalidArgument(f"{name} must be a list, not {given!r}")
     return many_of(given, name)
@@ -75,7 +75,7 @@ def path_of(name: str, value: Any) -> str:
     raise InvalidArgument(f"{name} must be a path, not {value!r}")
 
 
-def named(name: str, given: Any) -> Dict[str, Any]:
+def dict_of(name: str, given: Any) -> Dict[str, Any]:
     """A dict with texts as keys."""
     if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
         return dict(given)

@@ -1,4 +1,4 @@
-"""What runs on a card, where there is one: operations, methods, torch.distributed.
+"""Operations, methods and torch.distributed on a GPU, where there is one.
 
 Method: comparison with the CPU, whose sums and products round otherwise. All other tests see no
 card (runner.py).

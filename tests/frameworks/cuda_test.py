@@ -149,7 +149,7 @@ def broadcast_and_group() -> Any:
 
 
 def captured() -> str:
-    """What is said of a call that a CUDA graph records, and the sum of one that comes after it."""
+    """The refusal of a call that a CUDA graph would record, and the sum of a later call."""
     fake = _fake()
     stream = fake.stream()
     with _stream(stream):

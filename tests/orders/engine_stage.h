@@ -1,5 +1,5 @@
-// What engine.cc and tensor_queue.cc are compiled with for their case: a runtime that holds no more
-// than the engine asks it, and locks, condition variables and threads that run in an execution.
+// The stage of engine.cc and tensor_queue.cc in their case: a runtime that has no more than the
+// engine asks of it, and locks, condition variables and threads that run in an execution.
 //
 // Included once, before core/engine/engine.h, whose other headers it stands for.
 #ifndef COVEY_TESTS_ORDERS_ENGINE_STAGE_H_

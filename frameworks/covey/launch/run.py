@@ -13,7 +13,7 @@ import tempfile
 from multiprocessing import process, spawn
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from covey.arguments import listed, named, path_of, text_of
+from covey.arguments import dict_of, list_of, path_of, text_of
 from covey.errors import InvalidArgument
 from covey.launch.guard import UNGUARDED, refuse_unguarded
 from covey.launch.horovod_arguments import taken
@@ -72,7 +72,7 @@ def run(
         KeyboardInterrupt: Ctrl-C; the ranks have ended.
     """
     num_proc = _size("num_proc", num_proc) if np is None else _size("np", np)
-    call = func, listed("args", args), named("kwargs", kwargs or {})
+    call = func, list_of("args", args), dict_of("kwargs", kwargs or {})
     variables, folder, lines = taken(others, num_proc)
     env, output_dir = {**variables, **_environment(env or {})}, output_dir or folder or None
     _refuse_within_a_rank()
@@ -105,11 +105,11 @@ def _size(name: str, given: Any) -> int:
 
 
 def _environment(given: Any) -> Dict[str, str]:
-    return {name: text_of(f"env[{name!r}]", it) for name, it in named("env", given).items()}
+    return {name: text_of(f"env[{name!r}]", it) for name, it in dict_of("env", given).items()}
 
 
 def _modules(given: Any) -> Sequence[str]:
-    return [text_of("a module of preload", it) for it in listed("preload", given)]
+    return [text_of("a module of preload", it) for it in list_of("preload", given)]
 
 
 def _refuse_within_a_rank() -> None:

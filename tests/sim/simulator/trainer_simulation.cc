@@ -158,8 +158,8 @@ void TrainerSimulation::CheckArrays(int32_t rank, uint64_t version) {
          std::to_string(version));
 }
 
-// A strict finish(), or settle(), of all ranks has ended. A finish() before it may have gone on
-// without some.
+// All ranks have ended a strict call of finish(), or a call of settle(). An earlier finish() may
+// have gone on without some.
 void TrainerSimulation::CheckGathered(int32_t rank, uint64_t epoch) {
   const auto has_left = [](const Player& it) { return it.has_left; };
   if (verdict_.killed > 0 || std::any_of(players_.begin(), players_.end(), has_left)) return;

@@ -6,9 +6,8 @@
 // Checked:
 //   1. Models are equal at equal version, on all ranks, whatever the way to it; by a method of
 //      deltas the replicated arrays.
-//   2. After a strict finish(), or settle(), that all living ranks have ended, in which none was
-//      lost, all are at the same version. At the end each gradient that was handed over counts
-//      once.
+//   2. All living ranks that end one strict call of finish(), or one call of settle(), without a
+//      loss are at the same version. At the end each gradient that was handed over counts once.
 //   3. A version is applied once and in order: version() grows by one with each update, or jumps
 //      with another rank's state, its delta, or its model.
 //   4. A rank that runs comes to the end of its training.

@@ -71,7 +71,7 @@ class TrainerSimulation final : public InprocWatcher {
     bool is_killed = false, has_left = false, has_ended = false;
     bool is_through = false;  // with its script; its process lives on
   };
-  // The call that ends an epoch: a strict finish(), one that may go on without ranks, or settle().
+  // The call that ends an epoch: finish(), strict or free to go on without ranks, or settle().
   enum class Ending : uint8_t { kStrict, kGoesOn, kSettle };
   // An exchange of all.
   struct Meeting {
