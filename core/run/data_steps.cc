@@ -161,11 +161,18 @@ void DataSteps::SumHost(const Exchange& x, const Step& step) {
   x.input.ForEach(step.input_offset, step.length_bytes, sum);
 }
 
+// A sum of one contribution, unscaled, is what was contributed.
+bool DataSteps::ReducesToItself(const Exchange& x) {
+  const Reduction& r = x.reduction;
+  return x.size() == 1 && r.prescale == 1 && r.postscale == 1 && r.divisor == 1;
+}
+
 void DataSteps::Reduce(const Exchange& x, const Step& step) {
   if (step.src.place == Place::kInput) return ReduceInArena(x, step);
   const size_t elem_bytes = SizeOf(x.reduction.dtype);
   const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
   const auto reduce = [&](const std::byte* own, std::byte* output, size_t at, size_t length) {
+    if (own == output && ReducesToItself(x)) return;
     sources_.clear();
     for (size_t j = 0; j < x.size(); ++j)
       sources_.push_back(j == x.Me() ? own : x.Slot(j, step.src.slot) + step.src.offset + at);

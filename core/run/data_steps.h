@@ -33,6 +33,7 @@ class DataSteps {
 
  private:
   void ReduceInArena(const Exchange& exchange, const Step& step);
+  static bool ReducesToItself(const Exchange& exchange);
   template <typename Fn>
   void ForEachPiece(const Exchange& exchange, const Buffer& buffer, size_t length_bytes,
                     Fn fn) const;

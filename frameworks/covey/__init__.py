@@ -26,7 +26,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Callable, List
 
-from covey import _native, ops
+from covey import _native, horovod_modules, ops
 from covey.basics import (
     cross_rank,
     cross_size,
@@ -131,6 +131,8 @@ __all__ = [
     "world",
 ]
 __all__ += ops.__all__
+
+sys.meta_path.append(horovod_modules.Finder("covey"))
 
 
 def __getattr__(name: str) -> Any:

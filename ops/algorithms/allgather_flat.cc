@@ -8,6 +8,10 @@
 // landing[1].1.
 //
 // Why 3 slots suffice (plan-S3): exactly as for allreduce/flat.
+//
+// A group of one member stages nothing beyond the begin: no peer reads its landing slots.
+#include <algorithm>
+
 #include "core/plan/algorithm.h"
 #include "ops/algorithms/rows.h"
 
@@ -16,7 +20,18 @@ namespace {
 
 bool Fits(const Problem&) { return true; }
 
+Schedule BuildAlone(const Problem& p) {
+  Schedule s{.algorithm = "flat", .steps = {}, .slots = 1, .reads_begin = false};
+  for (uint64_t at = 0; at < p.shares[0]; at += p.slot_bytes)
+    s.steps.push_back({.kind = StepKind::kCopy,
+                       .dst = {Place::kOutput, 0, 0, at},
+                       .src = {Place::kInput, 0, 0, at},
+                       .length_bytes = std::min(p.slot_bytes, p.shares[0] - at)});
+  return s;
+}
+
 Schedule Build(const Problem& p) {
+  if (p.size == 1) return BuildAlone(p);
   const uint32_t segments = SegmentsOfLongest(p);
   Schedule s{.algorithm = "flat", .steps = {}, .ticks = segments, .slots = segments};
   for (uint32_t t = 0; t < segments; ++t) {

@@ -14,6 +14,8 @@
 // Why 3 slots suffice (plan-S3): segment t+1 overwrites the slot of t-2. I write it after waiting
 // for all ticks >= t+1, and a peer signals t+1 after it reduced t-2. The same holds across
 // exchanges of a channel.
+//
+// A group of one member stages nothing beyond the begin: no peer reads its landing slots.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
@@ -23,7 +25,19 @@ namespace {
 
 bool Fits(const Problem&) { return true; }
 
+Schedule BuildAlone(const Problem& p) {
+  Schedule s{.algorithm = "flat", .steps = {}, .slots = 1, .reads_begin = false};
+  for (uint64_t at = 0; at < p.length_bytes; at += p.slot_bytes)
+    s.steps.push_back({.kind = StepKind::kReduce,
+                       .dst = {Place::kOutput, 0, 0, at},
+                       .src = {Place::kLanding, kEveryRank, 0, 0},
+                       .input_offset = at,
+                       .length_bytes = std::min(p.slot_bytes, p.length_bytes - at)});
+  return s;
+}
+
 Schedule Build(const Problem& p) {
+  if (p.size == 1) return BuildAlone(p);
   const uint32_t segments = NumSegments(p.length_bytes, p.slot_bytes);
   const auto me = static_cast<int16_t>(p.me);
   Schedule s{.algorithm = "flat", .steps = {}, .ticks = segments, .slots = segments};

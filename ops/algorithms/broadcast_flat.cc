@@ -11,6 +11,8 @@
 //
 // Why 3 slots suffice (plan-S3): segment t+1 overwrites the slot of t-2; the root writes it after
 // waiting for all ticks >= t+1, which the others signal after they copied t-1 out.
+//
+// A group of one member stages nothing beyond the begin: no peer reads its landing slots.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
@@ -42,7 +44,7 @@ void ReceiverSegment(const Problem& p, uint32_t t, bool last, uint64_t bytes, Sc
 }
 
 Schedule Build(const Problem& p) {
-  const uint32_t segments = NumSegments(p.length_bytes, p.slot_bytes);
+  const uint32_t segments = p.size == 1 ? 1 : NumSegments(p.length_bytes, p.slot_bytes);
   const auto me = static_cast<int16_t>(p.me);
   Schedule s{.algorithm = "flat", .steps = {}, .ticks = segments, .slots = segments};
   const auto bytes_of = [&](uint32_t t) {

@@ -86,6 +86,21 @@ class SingleTest(unittest.TestCase):
         scaled = covey.allreduce(torch.ones(2), prescale_factor=3.0, postscale_factor=0.5)
         self.assertEqual(scaled.tolist(), [1.5, 1.5])
 
+    def test_one_rank_in_place(self) -> None:
+        for dtype in (torch.float32, torch.float16, torch.int64, torch.uint8):
+            wanted = (torch.arange(500_000) % 7).to(dtype)
+            tensor = wanted.clone()
+            covey.broadcast_(tensor, 0)
+            covey.allreduce_(tensor, op=covey.Max)
+            covey.allreduce_(tensor, op=covey.Sum)
+            self.assertTrue(torch.equal(tensor, wanted), dtype)
+            self.assertTrue(torch.equal(covey.allgather(tensor), wanted), dtype)
+        tensor = torch.full((500_000,), 3.0)
+        covey.allreduce_(tensor, prescale_factor=0.5)
+        self.assertTrue(torch.equal(tensor, torch.full_like(tensor, 1.5)))
+        covey.allreduce_(tensor, op=covey.Sum, postscale_factor=4.0)
+        self.assertTrue(torch.equal(tensor, torch.full_like(tensor, 6.0)))
+
     def test_numpy_strides_scalars_and_empty(self) -> None:
         array = numpy.arange(24, dtype=numpy.float32).reshape(4, 6)
         view = array[::2, 1::2]

@@ -24,13 +24,20 @@ from horovod.torch.mpi_ops import allreduce, rank
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.elastic import ObjectState
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set
-from horovod.common.util import gloo_built, nccl_built
+from horovod.common.util import env, gloo_built, is_version_greater_equal_than, nccl_built
 from horovod.runner import run
+from horovod.runner.common.util.env import get_env_rank_and_size
+from horovod.runner.util.threads import in_thread
 from horovod.torch.elastic import ElasticSampler
 from horovod.torch.elastic.sampler import ElasticSampler as Sampler
 from horovod.torch.elastic.state import StateHandler, TorchState, get_handler_registry
 import covey.torch
+import os
+from covey.common.exceptions import HorovodInternalError as by_its_own_name
+from covey.common.elastic import ObjectState as state_by_its_own_name
+from covey.torch.mpi_ops import allreduce as allreduce_by_its_own_name
 
+assert get_env_rank_and_size() == (int(os.environ["RANK"]), 2)
 hvd.init()
 torch.manual_seed(1)
 net = torch.nn.Linear(3, 1)
@@ -45,6 +52,13 @@ for step in range(3):
     optimizer.step()
 assert hvd is covey.torch and Compression is hvd.Compression
 assert issubclass(HorovodInternalError, RuntimeError)
+assert by_its_own_name is HorovodInternalError and state_by_its_own_name is ObjectState
+assert allreduce_by_its_own_name is allreduce
+assert is_version_greater_equal_than("2.13.0+cpu", "2.9") and "EXTRA" not in os.environ
+assert not is_version_greater_equal_than("1.9", "1.10.0")
+with env(EXTRA="1", RANK=None):
+    in_thread(lambda name: print("in", name, os.environ["EXTRA"]), ("EXTRA",)).join()
+assert "EXTRA" not in os.environ and "RANK" in os.environ
 assert ObjectState is hvd.elastic.ObjectState and ElasticSampler is hvd.elastic.ElasticSampler
 assert Sampler is ElasticSampler and TorchState is hvd.elastic.TorchState and run is horovod.run
 assert issubclass(get_handler_registry()[0][1], StateHandler)
@@ -61,6 +75,8 @@ except ModuleNotFoundError as error:
 """
 KERAS = """
 import horovod.tensorflow as tf_hvd
+from horovod.tensorflow.mpi_ops import size
+from horovod.tensorflow.util import _executing_eagerly
 import horovod.tensorflow.keras as hvd
 import horovod.keras
 import keras, numpy as np
@@ -69,6 +85,7 @@ model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
 model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
 model.fit(np.ones((8, 2)), np.ones((8, 1)), epochs=1, verbose=0,
           callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+assert size is tf_hvd.size and _executing_eagerly()
 print("size", tf_hvd.size())
 """
 
@@ -90,6 +107,7 @@ class AsHorovodTest(unittest.TestCase):
             said = self.run_script(SCRIPT, "--as-horovod", *options)
             self.assertEqual(said.count("sum 1.0"), 2, said)
             self.assertIn("has no horovod.spark", said)
+            self.assertEqual(said.count("in EXTRA 1"), 2, said)
 
     @unittest.skipUnless(TENSORFLOW, WHY_NO_TENSORFLOW)
     def test_a_script_for_keras(self) -> None:

@@ -73,6 +73,18 @@ TEST_P(VerifyTest, MoreElementsThanAnIntCounts) {
     VerifyAll(KindOf(GetParam()), size, (uint64_t{1} << 33) + 5, DType::kF32, uint64_t{1} << 33);
 }
 
+// The landing slots are for peers.
+TEST(AlgorithmTest, AGroupOfOneStagesNothing) {
+  for (const Kind kind :
+       {Kind::kAllreduce, Kind::kAllgather, Kind::kBroadcast, Kind::kReducescatter}) {
+    const Problem alone = MakeProblem(kind, 1, 10 * kSlot + 4, kSlot);
+    const Schedule schedule = BuildSchedule(*FindAlgorithm(kind, "flat"), alone);
+    EXPECT_FALSE(schedule.steps.empty()) << NameOf(kind);
+    for (const Step& step : schedule.steps)
+      EXPECT_NE(step.dst.place, Place::kLanding) << NameOf(kind) << ": " << ToString(step);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, VerifyTest, testing::Range(0, kNumKinds),
                          [](const auto& info) { return NameOf(static_cast<Kind>(info.param)); });
 
