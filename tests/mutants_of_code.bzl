@@ -179,6 +179,7 @@ CODE_MUTANTS = {
     ),
     "shm_rings_the_wrong_bell": (["ops/transports/shm.cc"], "*/WakeupsTest.OfAWaiter*/np3"),
     "shm_seals_are_not_looked_for": (["ops/transports/shm_job.cc"], "ShmJobTest.*"),
+    "shm_ticks_find_nobody": (["ops/transports/shm.cc"], "*/WakeupsTest.OfAWaiter*/np3"),
     "shm_ticks_ring_nobody": (["ops/transports/shm.cc"], "*/WakeupsTest.OfAWaiter*/np3"),
     "shm_words_ring_is_not_remembered": (["ops/transports/shm_words.cc"], "ShmWordsTest.ARing*"),
     "shm_words_ring_nobody": (

@@ -41,6 +41,7 @@ class StreamTable {
   // A group whose streams are to be looked at for unused ones, since enough new names have come to
   // it; null: none. REQUIRES of those that have any: this rank coordinates them.
   const Group* TakeGroup();
+  bool HasGroup() const { return !look_at_.empty(); }
   // The name is dropped: it counts anew. One that holds a request stays, with more patience; any
   // other is gone with the next Sweep.
   void Drop(Stream* stream);

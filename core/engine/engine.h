@@ -90,7 +90,9 @@ class Engine {
   };
   Turn DriveUntilIdle();
   bool GoesOn(Burst* burst);
-  void DriveFor(const std::atomic<bool>& ended, Time deadline);
+  // Lowers *began to when it first looked or waited; kNever stays where there was nothing to do.
+  bool DriveUntil(const std::atomic<bool>& ended, Time deadline, Time* began);
+  Time DriveFor(const std::atomic<bool>& ended, Time deadline);
   void LookForWord() const;
   void AwaitProgressLock(const std::atomic<bool>& ended, Time deadline);
   void HandOn();

@@ -46,6 +46,8 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
       executor_({.kernels = options_.kernels,
                  .cache_bytes = options_.cache_bytes,
                  .unstaged_above = options_.selector.flat_bytes,
+                 .places_small = options_.selector.algorithm != "auto" ||
+                                 options_.selector.read_bytes < options_.selector.flat_bytes,
                  .clock = options_.clock,
                  .planner = {options_.plan, &options_.selector},
                  .staging = {.arena_bytes = options_.device_arena_bytes,
@@ -71,11 +73,10 @@ void Runtime::AddDevice(DeviceType type, Device* device) {
 Time Runtime::RunOnce(bool* moved) {
   *moved = false;
   ++counters_.passes;
-  const Time now = options_.clock->Now();
+  const Time now = pass_began_ = options_.clock->Now();
   NoteAwaited();
   TakeSubmitted(now, moved);
-  if (Message idle; negotiator_.TakeIdle(&idle))
-    coordinator_.Retire(std::move(idle), &coordinator_outbox_);
+  if (negotiator_.streams().HasGroup()) TakeIdle();
   ReceiveAll(now, moved);
   WatchPeers(now);
   join_.Progress(negotiator_, now);
@@ -120,6 +121,11 @@ void Runtime::TakeSubmitted(Time now, bool* moved) {
     Submit(operation);
     *moved = true;
   }
+}
+
+void Runtime::TakeIdle() {
+  if (Message idle; negotiator_.TakeIdle(&idle))
+    coordinator_.Retire(std::move(idle), &coordinator_outbox_);
 }
 
 void Runtime::Submit(Request* request) {

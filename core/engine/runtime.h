@@ -69,6 +69,8 @@ class Runtime {
   // One pass. Returns when it wants to run again at the latest (kNever: only when something
   // happens); *moved says whether anything happened.
   Time RunOnce(bool* moved);
+  // When the last pass began, by the runtime's clock.
+  Time pass_began() const { return pass_began_; }
 
   // See Executor::AwaitsWord.
   bool AwaitsWord() const { return executor_.AwaitsWord(); }
@@ -102,6 +104,7 @@ class Runtime {
 
  private:
   void NoteAwaited();
+  void TakeIdle();
   void TakeSubmitted(Time now, bool* moved);
   void Submit(Request* request);
   void ReceiveAll(Time now, bool* moved);
@@ -128,6 +131,7 @@ class Runtime {
   Stall stall_;
   ChannelMux channels_;
   Counters counters_;
+  Time pass_began_ = 0;
   Time next_peer_poll_ = 0;
   Time next_stall_look_ = 0;
   uint64_t waits_seen_ = 0;  // of the queue, and

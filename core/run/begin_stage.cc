@@ -73,8 +73,9 @@ void BeginStage::Publish(Exchange* x) {
   const size_t turn = x->Turn();
   // agree-N3: headers take turns: a slower member may still read the one before.
   cell->begin[turn] = {static_cast<uint32_t>(x->occurrence), x->entry};
+  const bool places = options_.places_small || !IsSmallSum(*x);
   const auto offset_of = [&](const Spans& spans) {
-    bool inside = x->shares_memory && spans.length_bytes() > 0;
+    bool inside = places && x->shares_memory && spans.length_bytes() > 0;
     spans.ForEachPiece([&](const std::byte* data, size_t length) {
       inside = inside && transport_->OffsetOf(data, length) != Transport::kNoOffset;
     });
@@ -85,7 +86,7 @@ void BeginStage::Publish(Exchange* x) {
                         ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0])
                         : 0;
   const auto address_of = [&](const Spans& spans) {
-    const bool readable = x->shares_memory && transport_->CanReadPeers();
+    const bool readable = places && x->shares_memory && transport_->CanReadPeers();
     return readable ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
   };
   cell->placement[turn] = {
@@ -183,14 +184,18 @@ bool BeginStage::Agree(Exchange* x) {
   return !FindConflict(tables, &conflict);
 }
 
-// The traits that choose the schedule of a sum that is staged whole, beside its channel and its
-// length. Empty for any other exchange.
+// Whether it is a sum that is staged whole.
+bool BeginStage::IsSmallSum(const Exchange& x) const {
+  return x.request->kind == Kind::kAllreduce && x.codec == nullptr && !x.by_ipc &&
+         x.shares_memory && x.input.length_bytes() <= options_.unstaged_above;
+}
+
+// The traits that choose the schedule of a small sum, beside its channel and its length. Empty for
+// any other exchange.
 std::optional<uint32_t> BeginStage::TraitsOfSum(const Exchange& x) const {
-  const Kind kind = x.request->kind;
-  if (kind != Kind::kAllreduce || x.codec != nullptr || x.by_ipc || !x.shares_memory ||
-      x.input.length_bytes() > options_.unstaged_above)
-    return std::nullopt;
-  const Placed placed = PlacedBy(x);
+  if (!IsSmallSum(x)) return std::nullopt;
+  // What others have published is slow to read.
+  const Placed placed = options_.places_small ? PlacedBy(x) : Placed{};
   return static_cast<uint32_t>(x.reduction.dtype) << 2 | (placed.in_arena ? 2u : 0u) |
          (placed.readable ? 1u : 0u);
 }

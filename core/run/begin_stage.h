@@ -30,6 +30,8 @@ class BeginStage {
     // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
     // For an allgather over hosts: the bytes of all members.
     uint64_t unstaged_above = 0;
+    // Where the tensors of a sum of up to unstaged_above lie decides its schedule, too.
+    bool places_small = true;
     SchedulePlanner planner;
   };
 
@@ -57,6 +59,7 @@ class BeginStage {
   void Learn(const Exchange& exchange);
 
  private:
+  bool IsSmallSum(const Exchange& exchange) const;
   bool IsUnstaged(const Exchange& exchange, size_t index) const;
   bool StagesInput(const Exchange& exchange) const;
   bool LearnsStores(const Exchange& exchange) const;

@@ -161,7 +161,7 @@ void DataSteps::SumHost(const Exchange& x, const Step& step) {
   x.input.ForEach(step.input_offset, step.length_bytes, sum);
 }
 
-// A sum of one contribution, unscaled, is what was contributed.
+// A sum of one contribution, unscaled, is what was contributed, bit for bit.
 bool DataSteps::ReducesToItself(const Exchange& x) {
   const Reduction& r = x.reduction;
   return x.size() == 1 && r.prescale == 1 && r.postscale == 1 && r.divisor == 1;
@@ -171,8 +171,12 @@ void DataSteps::Reduce(const Exchange& x, const Step& step) {
   if (step.src.place == Place::kInput) return ReduceInArena(x, step);
   const size_t elem_bytes = SizeOf(x.reduction.dtype);
   const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
+  const bool reduces_to_itself = ReducesToItself(x);
   const auto reduce = [&](const std::byte* own, std::byte* output, size_t at, size_t length) {
-    if (own == output && ReducesToItself(x)) return;
+    if (reduces_to_itself) {
+      if (own != output) kernels_->copy(output, own, length, stores);
+      return;
+    }
     sources_.clear();
     for (size_t j = 0; j < x.size(); ++j)
       sources_.push_back(j == x.Me() ? own : x.Slot(j, step.src.slot) + step.src.offset + at);

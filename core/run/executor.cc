@@ -28,6 +28,7 @@ Executor::Executor(const Options& options, Transport* transport)
                .clock = options.clock,
                .cache_bytes = options.cache_bytes,
                .unstaged_above = options.unstaged_above,
+               .places_small = options.places_small,
                .planner = options.planner},
               transport, &codec_steps_, &staging_, &communicators_),
       shares_with_all_(transport->SharesWithAll()) {}

@@ -216,11 +216,11 @@ void ShmTransport::Wake(std::span<const Rank> peers) {
 
 void ShmTransport::RingPeer(Rank peer, Reason reason) {
   RankPage* page = job_.Page(peer);
-  // shm-O4: seq_cst, or it may be read before the message is counted. shm-M2: who sleeps is rung.
-  const auto sleeper = static_cast<Sleeper>(page->parked.load());
   // shm-M2: a rank without work in flight is rung for mail, but not for ticks.
-  if (sleeper == Sleeper::kNobody || (sleeper == Sleeper::kMailOnly && reason == Reason::kTick))
-    return;
+  const auto& parked = reason == Reason::kTick ? page->parked_for_ticks : page->parked;
+  // shm-O4: seq_cst, or it may be read before the message is counted. shm-M2: who sleeps is rung.
+  const auto sleeper = static_cast<Sleeper>(parked.load());
+  if (sleeper == Sleeper::kNobody) return;
   // shm-M2: the thread that drives is rung: the other one would leave the work to it.
   RingBell(page, sleeper == Sleeper::kWaiter ? Sleeper::kWaiter : Sleeper::kEngine);
 }
@@ -267,8 +267,12 @@ uint32_t ShmTransport::Ticket(Sleeper sleeper) {
 }
 
 void ShmTransport::SetParked(Sleeper sleeper) {
-  // shm-O4: Dekker with Wake.
-  own_->parked.store(static_cast<uint32_t>(sleeper));
+  const Sleeper for_ticks = sleeper == Sleeper::kMailOnly ? Sleeper::kNobody : sleeper;
+  // shm-M2: rung for ticks, too. A store, even of the same, takes the cache line from the peers.
+  if (own_->parked_for_ticks.load(std::memory_order_relaxed) != static_cast<uint32_t>(for_ticks))
+    own_->parked_for_ticks.store(static_cast<uint32_t>(for_ticks), std::memory_order_relaxed);
+  own_->parked.store(static_cast<uint32_t>(sleeper), std::memory_order_relaxed);
+  // shm-O4: Dekker with RingPeer.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 

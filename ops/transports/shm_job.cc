@@ -221,6 +221,7 @@ Status ShmJob::Join(const Patience& patience, ProcessWatch* watch) {
     mailbox->tail.store(0);
   }
   own->parked.store(0);
+  own->parked_for_ticks.store(0);
   own->mail.store(0);
   own->heap_begin.store(0);
   if (before > 0) arena->DropPages();

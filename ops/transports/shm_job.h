@@ -44,7 +44,10 @@ struct RankPage {
   std::atomic<uint64_t> pid_namespace;  // see ProcessId
   std::atomic<uint64_t> heap_begin;  // set while tensors of an earlier incarnation are still in use
   std::atomic<uint64_t> probe_address;  // of a uint64_t that holds kJobMagic, in the rank's memory
-  alignas(64) std::atomic<uint32_t> parked;    // Transport::Sleeper
+  alignas(64) std::atomic<uint32_t> parked;  // Transport::Sleeper, to be rung for messages
+  // The same, to be rung for ticks: kNobody for kMailOnly. Peers look at it with every tick, and so
+  // small exchanges that follow one another leave it in their caches.
+  alignas(64) std::atomic<uint32_t> parked_for_ticks;
   alignas(64) std::atomic<uint32_t> bells[3];  // by Sleeper; futex words
   alignas(64) std::atomic<uint64_t> mail;      // messages ever put into this rank's mailboxes
 };
