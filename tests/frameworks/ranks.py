@@ -38,6 +38,9 @@ SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 3
 HOSTS = int(os.environ.get("TEST_HOSTS") or 1)
 """The number of hosts of a job: `tools/test --hosts N`."""
 
+UCX = os.environ.get("TEST_UCX", "")
+"""The folder of UCX's plug-in, if hosts reach each other by UCX: `tools/test --engine ucx`."""
+
 
 def on_one_host(why: str) -> Callable[[Any], Any]:
     """Skips a test, or a class of them, where the ranks are on several hosts."""
@@ -68,7 +71,7 @@ def refusal_of(call: Callable[[], Any]) -> str:
 
 class Hosts:
     """Where the ranks of a job are: on one host, or on several that share no memory and reach
-    each other by TCP."""
+    each other by TCP, or by UCX."""
 
     def __init__(self, size: int, job_create: Callable[[int], int]) -> None:
         count = min(size, HOSTS)
@@ -102,8 +105,14 @@ class Hosts:
             "MASTER_ADDR": self._store[0],
             "MASTER_PORT": str(self._store[1]),
         }
+        of_engine = {
+            "COVEY_TRANSPORT": "ucx",
+            "COVEY_TRUST_NETWORK": "yes",  # There is no RDMA.
+            "COVEY_PLUGIN_PATH": UCX,
+        }
         return {
             **(of_torch if self._listeners else {}),
+            **(of_engine if self._listeners and UCX else {}),
             "COVEY_LOCAL_RANK": str(rank - self._host.index(host)),
             "COVEY_LOCAL_SIZE": str(self._sizes[host]),
             **{name: str(fd) for name, fd in zip(names, self.descriptors(rank))},

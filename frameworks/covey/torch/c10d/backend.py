@@ -23,6 +23,7 @@ from covey.objects import broadcast_object
 NAME = "covey"
 DEVICES = ("cpu", "cuda")
 _HANDLERS = "_rendezvous_handlers"
+_SHUTDOWN = "_shutdown_backend"
 _memory = -1  # Its descriptor: a process stays in its job.
 
 
@@ -120,6 +121,21 @@ def _with_covey(theirs: Callable[..., None]) -> Callable[..., None]:
     return meet
 
 
+def _with_shutdown(theirs: Callable[..., None]) -> Callable[..., None]:
+    """What ends a group's backend in torch before 2.7, which knows NCCL's alone."""
+
+    @functools.wraps(theirs)
+    def shut_down(pg: Any) -> None:
+        from covey.torch.c10d.group import CoveyProcessGroup
+
+        if isinstance(pg, CoveyProcessGroup):
+            pg.shutdown()
+        else:
+            theirs(pg)
+
+    return shut_down
+
+
 def register() -> None:
     """Again: a no-op."""
     if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
@@ -129,6 +145,9 @@ def register() -> None:
     handlers: Dict[str, Any] = getattr(dist.rendezvous, "__globals__", {}).get(_HANDLERS, {})
     if "env" in handlers:
         handlers["env"] = _with_env(handlers["env"])
+    theirs = getattr(dist.distributed_c10d, _SHUTDOWN, None)
+    if theirs is not None:
+        setattr(dist.distributed_c10d, _SHUTDOWN, _with_shutdown(theirs))
     meet = _with_covey(dist.monitored_barrier)
     for module in (dist, dist.distributed_c10d):
         setattr(module, "monitored_barrier", meet)
