@@ -30,12 +30,15 @@ def begin() -> None:
     dist.init_process_group("covey")
 
 
+def threads() -> List[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("covey-c10d")]
+
+
 def end() -> None:
     works.clear()
     received.clear()
     dist.destroy_process_group()
-    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("covey-c10d")]
-    assert not left, left
+    assert not threads(), threads()
 
 
 def ring() -> None:
@@ -123,6 +126,22 @@ def send_now() -> Any:
     return None
 
 
+def end_as_of_old() -> None:
+    """As torch before 2.7 ends the backends of groups."""
+    from covey.torch.c10d.backend import _with_shutdown
+
+    rank = dist.get_rank()
+    sent = dist.isend(torch.ones(1), (rank + 1) % SIZE)
+    dist.recv(torch.zeros(1), (rank - 1) % SIZE)
+    sent.wait()
+    assert threads()
+    others: List[Any] = []
+    shut_down = _with_shutdown(others.append)
+    shut_down(dist.group.WORLD)
+    shut_down("NCCL's")
+    assert not threads() and others == ["NCCL's"], (threads(), others)
+
+
 def refusals() -> List[str]:
     """The refusals of wrong messages; the next message arrives."""
     rank, said = dist.get_rank(), []
@@ -166,6 +185,12 @@ class PointsTest(unittest.TestCase):
         pool.call(send_later)
         said, source = pool.call(send_now)[1]
         self.assertEqual((said, source), ([5.0, 7.0], 2))
+        pool.call(end)
+
+    def test_torch_before_2_7_ends_the_threads_of_a_group_too(self) -> None:
+        pool = pools(SIZE)
+        pool.call(begin)
+        pool.call(end_as_of_old)
         pool.call(end)
 
     def test_a_wrong_message_says_why_and_the_next_arrives(self) -> None:
