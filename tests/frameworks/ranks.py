@@ -108,7 +108,6 @@ class Hosts:
         of_engine = {
             "COVEY_TRANSPORT": "ucx",
             "COVEY_TRUST_NETWORK": "yes",  # There is no RDMA.
-            "COVEY_PLUGIN_PATH": UCX,
         }
         return {
             **(of_torch if self._listeners else {}),
@@ -167,6 +166,8 @@ class Pool:
             "TEST_INIT": str(int(init)),
             **env,
         }
+        if UCX:
+            whole["COVEY_PLUGIN_PATH"] = f"{env.get('COVEY_PLUGIN_PATH', '')}:{UCX}"
         path = str(pathlib.Path(file).absolute())
         memory, *more = hosts.descriptors(rank)
         passed = (theirs.fileno(), memory)
