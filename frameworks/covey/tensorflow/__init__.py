@@ -34,7 +34,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from .. import horovod  # Relative: pyright knows its __all__ so.
-from covey.as_horovod.helpers import _executing_eagerly  # noqa: F401  # Tests take it from here.
+from covey.as_horovod.helpers import _executing_eagerly  # noqa: F401  # As Horovod's tests do.
 from covey.collectives import barrier, join
 from covey.errors import Unsupported
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
