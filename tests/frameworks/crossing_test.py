@@ -48,7 +48,7 @@ class CrossingTest(unittest.TestCase):
                 for rank, end in enumerate(results):
                     self.assertEqual(bool(end.said), rank != stopped, results)
                     for message in end.said:
-                        self.assertRegex(message, f"has waited 2000 ms .* for rank {stopped}:")
+                        self.assertRegex(message, rf"has waited 2000 ms .* for rank {stopped}\b")
 
     def go_on_when_said(self, job: Watched, stopped: int, mark: str) -> List[Crossed]:
         """A rank has stopped itself: it goes on once all others were told so."""
