@@ -194,7 +194,7 @@ bool BeginStage::IsSmallSum(const Exchange& x) const {
 // any other exchange.
 std::optional<uint32_t> BeginStage::TraitsOfSum(const Exchange& x) const {
   if (!IsSmallSum(x)) return std::nullopt;
-  // What others have published is slow to read.
+  // Each placement of another rank is a cache miss.
   const Placed placed = options_.places_small ? PlacedBy(x) : Placed{};
   return static_cast<uint32_t>(x.reduction.dtype) << 2 | (placed.in_arena ? 2u : 0u) |
          (placed.readable ? 1u : 0u);

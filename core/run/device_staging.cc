@@ -80,7 +80,7 @@ uint64_t DeviceStaging::BufferWord(const Exchange& x) const {
 
 bool DeviceStaging::JudgeBuffers(Exchange* x) {
   const bool has_none = x->CellOf(x->Me())->placement[x->Turn()].buffer == 0;
-  // A begin without a buffer decides nothing; the words of the others are slow to read.
+  // A begin without a buffer decides nothing. Each word of another rank is a cache miss.
   if (has_none && x->channel->by_ipc != IpcState::kYes) return true;
   for (size_t j = 0; j < x->size(); ++j)
     if (CommunicatorRegistry::ReadinessOf(x->CellOf(j)->communicator[x->Turn()]) ==

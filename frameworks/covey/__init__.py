@@ -26,7 +26,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Callable, List
 
-from covey import _native, horovod_modules, ops
+from covey import _native, ops
+from covey.as_horovod.modules import Finder
 from covey.basics import (
     cross_rank,
     cross_size,
@@ -132,7 +133,7 @@ __all__ = [
 ]
 __all__ += ops.__all__
 
-sys.meta_path.append(horovod_modules.Finder("covey"))
+sys.meta_path.append(Finder("covey"))  # covey.torch.mpi_ops and the like.
 
 
 def __getattr__(name: str) -> Any:

@@ -306,7 +306,7 @@ class MethodTest(unittest.TestCase):
 
 class ChoiceTest(unittest.TestCase):
     def said(self, ranks: Pool) -> str:
-        """What rank 0 has said beside the method's card, and that UCX does not encrypt."""
+        """The lines of rank 0, without the method's card and UCX's warning about encryption."""
         lines = ranks.stderr(0).splitlines(keepends=True)
         others = ("covey | ", "covey rank 0 warning: tensors travel between hosts by ucx, not")
         return "".join(line for line in lines if not line.startswith(others))

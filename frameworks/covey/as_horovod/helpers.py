@@ -1,4 +1,4 @@
-"""Helpers of Horovod that scripts and its own tests import from modules no guide names."""
+"""Small functions of Horovod that its tests, and some scripts, import from its inner modules."""
 
 from __future__ import annotations
 

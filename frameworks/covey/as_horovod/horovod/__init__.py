@@ -1,6 +1,6 @@
 """Covey by the name of Horovod: ``import horovod.torch`` gives ``covey.torch``, the same module.
 
-:mod:`covey.horovod_modules` lists the modules there are. Another one raises ModuleNotFoundError.
+:mod:`covey.as_horovod.modules` lists the modules there are. Another one raises ModuleNotFoundError.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import sys
 from typing import Any, Optional, Sequence
 
 from covey import __version__, run
-from covey.horovod_modules import Finder
+from covey.as_horovod.modules import Finder
 
 __all__ = ["__version__", "run"]
 
 
 class _Refusal(importlib.abc.MetaPathFinder):
-    """Says which package lacks the module."""
+    """Names a module of Horovod that Covey does not have."""
 
     def find_spec(
         self, fullname: str, path: Optional[Sequence[str]] = None, target: Any = None

@@ -122,7 +122,7 @@ def _with_covey(theirs: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_shutdown(theirs: Callable[..., None]) -> Callable[..., None]:
-    """What ends a group's backend in torch before 2.7, which knows NCCL's alone."""
+    """Torch before 2.7 shuts down the backends of NCCL alone; this shuts down Covey's, too."""
 
     @functools.wraps(theirs)
     def shut_down(pg: Any) -> None:
