@@ -12,7 +12,7 @@ import unittest
 from typing import Dict, Tuple
 
 from even_net import make, step
-from ranks import SEED
+from ranks import SEED, ranks_may_die
 from watched import LIMIT_S, Report, Watched
 from whole_numbers import digest
 
@@ -62,6 +62,7 @@ def train_until(folder: str, method: str) -> Tuple[int, str, Dict[int, str]]:
 
 
 class ConsensusFaultsTest(unittest.TestCase):
+    @ranks_may_die
     def test_others_that_train_are_stopped_and_die_are_read_whole_or_named(self) -> None:
         rng = random.Random(SEED)
         for method in METHODS:

@@ -12,7 +12,7 @@ import unittest
 from typing import List
 
 from crossings import AT_THE_END, ROUNDS, STATE, Crossed, train
-from ranks import SEED, with_majority
+from ranks import SEED, ranks_may_die, with_majority
 from watched import Watched
 
 # Of rounds of all, so that they do the same twice.
@@ -69,6 +69,7 @@ class CrossingTest(unittest.TestCase):
                 self.assertEqual([bool(end.said) for end in results],
                                  [rank != stopped for rank in range(size)])
 
+    @ranks_may_die
     def test_who_dies_within_the_switch_is_named(self) -> None:
         for size, killed, method, word in (
             (2, 1, f"{LOCAL},then=allreduce@6", STATE),

@@ -13,7 +13,7 @@ from typing import Any, List, Tuple
 
 import torch
 from nets import batch_of, loss_of, make_net
-from ranks import Pool, SharedPool
+from ranks import Pool, SharedPool, ranks_may_die
 
 import covey
 import covey.torch as hvd
@@ -257,6 +257,7 @@ class ElasticTest(unittest.TestCase):
     def test_gives_up_without_progress(self) -> None:
         self.assertEqual(pool(SIZE).call(gives_up), [("Mismatch", [0, 0], 0)] * SIZE)
 
+    @ranks_may_die
     def test_a_lost_rank_ends_it_at_the_last_commit(self) -> None:
         with Pool(SIZE, __file__) as apart:
             apart.send(loses_a_rank)

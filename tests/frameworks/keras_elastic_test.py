@@ -10,7 +10,7 @@ import os
 import unittest
 from typing import Any, Dict, List, Tuple
 
-from ranks import SEED, Pool, SharedPool, also
+from ranks import SEED, Pool, SharedPool, also, ranks_may_die
 from starter import ON_TORCH
 from tensorflows import IS_RANK, set_up
 
@@ -294,6 +294,7 @@ class KerasElasticTest(unittest.TestCase):
             self.assertIn("not built", model)
             self.assertIn("1 or more, not 0", batches)
 
+    @ranks_may_die
     def test_a_lost_rank_ends_it_at_the_last_commit(self) -> None:
         with Pool(3, __file__, env=self.ranks.env) as apart:
             apart.send(lost)

@@ -16,7 +16,7 @@ from typing import Dict, List, NamedTuple
 import torch
 import trainings
 from nets import batch_of, loss_of, make_net
-from ranks import HOSTS, SEED, with_majority
+from ranks import HOSTS, SEED, ranks_may_die, with_majority
 from watched import Report, Watched, finish
 from whole_numbers import Trainer, digest, sum_of
 
@@ -130,6 +130,7 @@ class MaxWaitFaultsTest(unittest.TestCase):
                 others = [end.steps for rank, end in enumerate(results) if rank != stopped]
                 self.assertLess(results[stopped].steps, max(others))
 
+    @ranks_may_die
     def test_a_killed_rank_holds_up_nobody(self) -> None:
         # Between hosts local averages deltas, in whose finish() the dead are not awaited.
         for function, method, said in (

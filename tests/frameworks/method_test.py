@@ -255,7 +255,7 @@ def knows_no_methods() -> None:
 
 
 def started_differently() -> str:
-    rank = int(os.environ["COVEY_RANK"])
+    rank = int(os.environ["TEST_RANK"])
     covey.init(settings={"method": f"local:H={2 + rank}"})
     try:
         covey.allreduce(torch.ones(1), name="first")

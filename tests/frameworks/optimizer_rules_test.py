@@ -16,7 +16,7 @@ from typing import Any, Callable, List
 
 import torch
 from nets import assert_close, batch_of, loss_of, make_net, one_step, whole_batch
-from ranks import Pool, SEED, SharedPool, on_one_host
+from ranks import Pool, SEED, SharedPool, on_one_host, ranks_may_die
 
 import covey
 import covey.torch as hvd
@@ -356,6 +356,7 @@ class OptimizerRulesTest(unittest.TestCase):
         self.run_on_all(sparse_allreduce)
         self.run_on_all(sparse_adam)
 
+    @ranks_may_die
     def test_a_rank_that_dies_is_named(self) -> None:
         with Pool(SIZE, __file__) as own:
             own.send(train_until_a_rank_dies)

@@ -14,7 +14,7 @@ import unittest
 
 import torch
 from pairs import learn, mean_of, train_until
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, ranks_may_die
 from watched import Watched
 
 import covey
@@ -97,6 +97,7 @@ class PairsTest(unittest.TestCase):
                 results = job.end()
                 self.assertEqual(len({model for model, _, _ in results}), 1, f"seed {SEED}")
 
+    @ranks_may_die
     def test_a_killed_rank_holds_up_nobody(self) -> None:
         for size, killed in ((2, 1), (3, 0)):
             rng = random.Random(SEED - size)

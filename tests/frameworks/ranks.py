@@ -18,7 +18,6 @@ import pathlib
 import pickle
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,17 +28,16 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import starter
+from job_hosts import ENGINE, HOSTS, PLUGINS, Hosts
 from starter import Forked, Starter
 
 SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 31))
 """Of all random numbers of a test run; set TEST_SEED to repeat one."""
 
 
-HOSTS = int(os.environ.get("TEST_HOSTS") or 1)
-"""The number of hosts of a job: `tools/test --hosts N`."""
-
-UCX = os.environ.get("TEST_UCX", "")
-"""The folder of UCX's plug-in, if hosts reach each other by UCX: `tools/test --engine ucx`."""
+RANKS_MAY_DIE = HOSTS == 1 or ENGINE != "mpi"
+"""Whether the others go on, or are told, when a rank is killed."""
+ranks_may_die = unittest.skipUnless(RANKS_MAY_DIE, "MPI ends a job whose rank is killed")
 
 
 def on_one_host(why: str) -> Callable[[Any], Any]:
@@ -67,67 +65,6 @@ def refusal_of(call: Callable[[], Any]) -> str:
     except CoveyError as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"
-
-
-class Hosts:
-    """Where the ranks of a job are: on one host, or on several that share no memory and reach
-    each other by TCP, or by UCX."""
-
-    def __init__(self, size: int, job_create: Callable[[int], int]) -> None:
-        count = min(size, HOSTS)
-        self._host = [rank * count // size for rank in range(size)]
-        self._sizes = [self._host.count(host) for host in range(count)]
-        self._memories = [job_create(local) for local in self._sizes]
-        self._listeners: List[socket.socket] = []
-        self._book, self._store = -1, ("", 0)
-        if count == 1:
-            return
-        from covey.launch import book
-
-        entries = []
-        for host in self._host:
-            listener = socket.create_server(("127.0.0.1", 0), backlog=size)
-            listener.setblocking(True)
-            self._listeners.append(listener)
-            address, port = listener.getsockname()
-            entries.append(book.Entry(self._host.index(host), address, port))
-        self._book = book.make(book.text_of(book.draw_key(), "tls", entries))
-        with socket.create_server(("127.0.0.1", 0)) as store:
-            self._store = store.getsockname()
-
-    def variables(self, rank: int) -> Dict[str, str]:
-        """The environment variables by which a rank finds its place."""
-        host = self._host[rank]
-        names = ("COVEY_SHM_FD", "COVEY_BOOK_FD", "COVEY_LISTEN_FD")
-        of_torch = {
-            "RANK": str(rank),
-            "WORLD_SIZE": str(len(self._host)),
-            "MASTER_ADDR": self._store[0],
-            "MASTER_PORT": str(self._store[1]),
-        }
-        of_engine = {
-            "COVEY_TRANSPORT": "ucx",
-            "COVEY_TRUST_NETWORK": "yes",  # There is no RDMA.
-        }
-        return {
-            **(of_torch if self._listeners else {}),
-            **(of_engine if self._listeners and UCX else {}),
-            "COVEY_LOCAL_RANK": str(rank - self._host.index(host)),
-            "COVEY_LOCAL_SIZE": str(self._sizes[host]),
-            **{name: str(fd) for name, fd in zip(names, self.descriptors(rank))},
-        }
-
-    def descriptors(self, rank: int) -> List[int]:
-        """A rank's descriptors: its host's memory; between hosts also the book and its listener."""
-        memory = self._memories[self._host[rank]]
-        return [memory, self._book, self._listeners[rank].fileno()] if self._listeners else [memory]
-
-    def close(self) -> None:
-        """Closes this process's descriptors; each rank has its own."""
-        for descriptor in (*self._memories, *([self._book] if self._listeners else [])):
-            os.close(descriptor)
-        for listener in self._listeners:
-            listener.close()
 
 
 class Pool:
@@ -160,30 +97,29 @@ class Pool:
         errors = tempfile.TemporaryFile(mode="w+b")
         whole = {
             **_common_env(),
-            "COVEY_RANK": str(rank),
-            "COVEY_SIZE": str(self.size),
             **hosts.variables(rank),
             "TEST_INIT": str(int(init)),
+            "TEST_RANK": str(rank),  # Also before covey.init().
             **env,
         }
-        if UCX:
-            whole["COVEY_PLUGIN_PATH"] = f"{env.get('COVEY_PLUGIN_PATH', '')}:{UCX}"
+        if PLUGINS:
+            whole["COVEY_PLUGIN_PATH"] = f"{env.get('COVEY_PLUGIN_PATH', '')}:{PLUGINS}"
         path = str(pathlib.Path(file).absolute())
-        memory, *more = hosts.descriptors(rank)
-        passed = (theirs.fileno(), memory)
+        named = hosts.descriptors(rank)
         framework = _imported_by_ranks(env)
         if framework:
             self.processes.append(
                 _starter_of(rank, framework).start(
-                    path, whole, (*passed, errors.fileno(), *more)
+                    path, whole, theirs.fileno(), errors.fileno(), named
                 )
             )
         else:
+            numbers = {name: str(descriptor) for name, descriptor in named.items()}
             self.processes.append(
                 subprocess.Popen(
                     [sys.executable, __file__, path, str(theirs.fileno())],
-                    env=whole,
-                    pass_fds=(*passed, *more),
+                    env={**whole, **numbers},
+                    pass_fds=(theirs.fileno(), *named.values()),
                     stdin=subprocess.DEVNULL,
                     stderr=errors,
                 )

@@ -10,7 +10,7 @@ import random
 import unittest
 from typing import Dict, List, Tuple
 
-from ranks import SEED, Pool, with_majority
+from ranks import SEED, Pool, ranks_may_die, with_majority
 from watched import Report, Watched, finish
 from whole_numbers import Trainer, sum_of
 
@@ -99,6 +99,7 @@ class RoundFaultsTest(unittest.TestCase):
                 other = (stopped + 1) % 3
                 self.assertIn(f"rank {stopped} was missing", job.pool.stderr(other))
 
+    @ranks_may_die
     def test_a_killed_rank_holds_up_nobody(self) -> None:
         for size, killed in ((2, 1), (3, 0)):
             rng = random.Random(SEED - size)
@@ -127,6 +128,7 @@ class RoundFaultsTest(unittest.TestCase):
             for parameters in pool.call(end_several):
                 self.assertEqual(parameters, [sum_of([1, 1, 1])] * 8)
 
+    @ranks_may_die
     def test_a_death_ends_the_wait_for_all(self) -> None:
         with Watched(3, __file__, train_until, "eager:admit=all") as job:
             job.wait_for_all(3)

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Tuple
 from unittest import mock
 
 import torch
-from ranks import SEED, Pool, SharedPool
+from ranks import SEED, Pool, SharedPool, ranks_may_die
 from save_nets import Net, Training, flip
 
 import covey
@@ -286,6 +286,7 @@ class SaveFaultsTest(unittest.TestCase):
             self.assert_all(failures, kind, 0, words)
         self.assertEqual(other.read_text(), "mine")
 
+    @ranks_may_die
     def test_a_rank_that_is_killed_in_a_save_leaves_the_old_one(self) -> None:
         saved = pool(3).call(saves, str(self.path))
         pool.close()

@@ -29,7 +29,7 @@ import threading
 import time
 import traceback
 from multiprocessing.connection import Connection
-from typing import Callable, Dict, NoReturn, Optional, Sequence, Union
+from typing import Callable, Dict, List, NoReturn, Optional, Union
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -121,10 +121,13 @@ class Starter:
             )
         return cls(process, mine)
 
-    def start(self, file: str, env: Dict[str, str], passed: Sequence[int]) -> Forked:
-        """A rank of the test in ``file``. ``passed``: its connection, the job's memory, of which it
-        is told in COVEY_SHM_FD, its stderr, and on several hosts two more (ranks.Hosts)."""
-        socket.send_fds(self._control, [pickle.dumps((file, env))], list(passed))
+    def start(
+        self, file: str, env: Dict[str, str], connection: int, errors: int, named: Dict[str, int]
+    ) -> Forked:
+        """A rank of the test in ``file``, with that stderr. ``named``: descriptors by the variables
+        in which it has their numbers."""
+        message = pickle.dumps((file, env, list(named)))
+        socket.send_fds(self._control, [message], [connection, errors, *named.values()])
         answer = self._control.recv(64)
         if not answer:
             raise AssertionError(f"what starts ranks ended with code {self._process.wait()}")
@@ -216,7 +219,8 @@ def code_of(work: Callable[[], None]) -> int:
 
 def end(code: int) -> NoReturn:
     """Ends the process as Python does, but for the memory of its objects."""
-    if os.environ.get("TEST_SLOW") == "1":
+    # exit() has MPI_Finalize called, which takes away MPI's files.
+    if os.environ.get("TEST_SLOW") == "1" or "PMI_FD" in os.environ:
         sys.exit(code)
     threading._shutdown()  # type: ignore[attr-defined]  # Waits for threads.
     atexit._run_exitfuncs()
@@ -226,14 +230,13 @@ def end(code: int) -> NoReturn:
 
 
 def _become_a_rank(
-    file: str, env: Dict[str, str], connection: int, memory: int, errors: int, *hosts: int
+    file: str, env: Dict[str, str], names: List[str], connection: int, errors: int, *named: int
 ) -> None:
     os.dup2(errors, 2)
     os.close(errors)
     os.environ.clear()
     os.environ.update(env)
-    names = ("COVEY_SHM_FD", "COVEY_BOOK_FD", "COVEY_LISTEN_FD")
-    for name, descriptor in zip(names, (memory, *hosts)):
+    for name, descriptor in zip(names, named):
         os.set_inheritable(descriptor, True)
         os.environ[name] = str(descriptor)
     sys.argv[1:] = [file, str(connection)]

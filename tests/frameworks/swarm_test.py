@@ -13,7 +13,7 @@ from typing import List, Tuple
 
 import torch
 from pairs import learn, mean_of, train_until
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, ranks_may_die
 from watched import Watched
 from whole_numbers import WIDTH, gradient_of
 
@@ -88,6 +88,7 @@ class SwarmTest(unittest.TestCase):
     def test_its_learning_rate_is_that_of_one_rank(self) -> None:
         self.assertEqual(pool(3).call(rates), [[3.0, 1.0]] * 3)
 
+    @ranks_may_die
     def test_who_is_stopped_or_killed_holds_up_nobody(self) -> None:
         for size, method in ((2, "swarm"), (3, "swarm:H=2,codec=lattice@8"), (4, "swarm:H=2"),
                              (8, COPIES)):

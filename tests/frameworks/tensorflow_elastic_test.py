@@ -9,7 +9,7 @@ import os
 import unittest
 from typing import Any, List, Tuple
 
-from ranks import SEED, Pool, SharedPool
+from ranks import SEED, Pool, SharedPool, ranks_may_die
 from tensorflows import IS_RANK, set_up
 
 import covey
@@ -216,6 +216,7 @@ class ElasticTest(unittest.TestCase):
     def test_other_errors_pass(self) -> None:
         self.assertEqual(pool(SIZE).call(of_tensorflow), ["InvalidArgumentError"] * SIZE)
 
+    @ranks_may_die
     def test_a_lost_rank_ends_it_at_the_last_commit(self) -> None:
         with Pool(SIZE, __file__, env=pool.env) as apart:
             apart.send(loses_a_rank)

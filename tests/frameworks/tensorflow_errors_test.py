@@ -10,7 +10,7 @@ import threading
 import unittest
 from typing import Any, List, Tuple
 
-from ranks import SEED, Pool, SharedPool
+from ranks import SEED, Pool, SharedPool, ranks_may_die
 from tensorflows import IS_RANK, set_up
 from wrong_kinds import not_refused
 
@@ -178,6 +178,7 @@ class ErrorsTest(unittest.TestCase):
             self.assertEqual(found, [])
             self.assertGreater(count, 300)
 
+    @ranks_may_die
     def test_a_killed_rank_is_named(self) -> None:
         with Pool(SIZE, __file__, env=pool.env) as ranks:
             ranks.send(while_one_dies)

@@ -11,7 +11,7 @@ import threading
 import unittest
 from typing import Any, Dict, List
 
-from ranks import Pool, SharedPool, refusal_of
+from ranks import Pool, SharedPool, ranks_may_die, refusal_of
 from tensorflows import IS_RANK, set_up
 
 if IS_RANK:
@@ -315,6 +315,7 @@ class TensorFlowTrainerErrorsTest(unittest.TestCase):
                 self.assertRegex(said, "^InvalidArgumentError: .*rank 1 .*1 NaN")
                 self.assertEqual(after, "[-0.5, -0.5]")
 
+    @ranks_may_die
     def test_the_others_go_on_without_a_killed_rank(self) -> None:
         for killed, in_function in ((2, True), (0, False)):
             with self.subTest(killed=killed), Pool(3, __file__, pool.env) as own:
@@ -324,6 +325,7 @@ class TensorFlowTrainerErrorsTest(unittest.TestCase):
                 self.assertEqual(ends[0], ends[1])
                 self.assertGreaterEqual(ends[0][1], 20)
 
+    @ranks_may_die
     def test_a_dead_rank_is_named(self) -> None:
         with Pool(2, __file__, pool.env) as own:
             own.send(rank_is_gone)

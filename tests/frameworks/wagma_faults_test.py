@@ -13,7 +13,7 @@ from typing import Tuple
 import torch
 import trainings
 from nets import batch_of, loss_of, make_net
-from ranks import SEED, with_majority
+from ranks import SEED, ranks_may_die, with_majority
 from watched import Report, Watched, finish
 from whole_numbers import digest
 
@@ -62,6 +62,7 @@ class WagmaFaultsTest(unittest.TestCase):
                 self.assertLess(results[stopped][2], max(others))
                 self.assertIn(f"rank {stopped} was missing", job.pool.stderr((stopped + 1) % size))
 
+    @ranks_may_die
     def test_a_killed_rank_holds_up_nobody(self) -> None:
         for size, killed in ((2, 1), (3, 0)):
             rng = random.Random(SEED - size)

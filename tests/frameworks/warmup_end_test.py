@@ -12,7 +12,7 @@ import unittest
 from typing import List
 
 import torch
-from ranks import SEED, on_one_host, with_majority
+from ranks import SEED, on_one_host, ranks_may_die, with_majority
 from warmups import WARMUP, End, WarmupTest, adam_until, apart_until
 from watched import Watched
 from whole_numbers import gradient_of, sum_of
@@ -53,6 +53,7 @@ class WarmupEndTest(WarmupTest):
                     self.assertEqual([len(end.at_end) for end in results], [1] * size)
                     self.assertEqual(len({end.at_end[0] for end in results}), 1, f"seed {SEED}")
 
+    @ranks_may_die
     def test_the_state_is_there_though_one_has_died_that_has_left_it(self) -> None:
         size, stopped, killed = 4, 3, 0
         method = f"wagma:max_wait=300ms,warmup_steps={WARMUP}"

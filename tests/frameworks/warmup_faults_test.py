@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import unittest
 
-from ranks import SEED, with_majority
+from ranks import SEED, ranks_may_die, with_majority
 from warmups import WARMUP, WarmupTest, adam_until, count_until
 from watched import Watched
 from whole_numbers import sum_of
@@ -52,6 +52,7 @@ class WarmupFaultsTest(WarmupTest):
                 said = job.pool.stderr(other)
                 self.assertIn(f"rank {stopped} was missing at version", said)
 
+    @ranks_may_die
     def test_a_killed_rank_holds_up_nobody(self) -> None:
         for size, killed, method in with_majority(
             (2, 1, "eager:" + LONG), (4, 0, "eager:" + LONG), (2, 0, "wagma:" + LONG),

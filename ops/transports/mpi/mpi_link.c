@@ -50,6 +50,7 @@ typedef struct Mpi {
   MPI_Comm messages;
   MPI_Comm bytes; /* of puts */
   int size;
+  int is_closed;
   int open; /* sends under way: the first `open` entries below */
   MPI_Request requests[kMaxOpen];
   void* copies[kMaxOpen]; /* NULL: a put */
@@ -64,6 +65,40 @@ static void Finalize(void) {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (!finalized) MPI_Finalize();
+}
+
+/* While the link is open Covey's thread takes them. */
+static void DiscardArrived(Mpi* mpi) {
+  while (mpi->is_closed) {
+    MPI_Message arrived;
+    MPI_Status status;
+    int any = 0;
+    int count = 0;
+    if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->messages, &any, &arrived, &status) !=
+        MPI_SUCCESS)
+      return;
+    if (!any) return;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    void* unread = malloc((size_t)count + 1);
+    if (unread == NULL) return;
+    MPI_Mrecv(unread, count, MPI_BYTE, &arrived, MPI_STATUS_IGNORE);
+    free(unread);
+  }
+}
+
+/* MPI_Finalize calls it first, on all ranks. When a rank closes its link its peers' last messages
+ * are still on their way, and MPI libraries warn of messages that nothing has received. */
+static int BeforeFinalize(MPI_Comm self, int key, void* link, void* unused) {
+  Mpi* mpi = link;
+  MPI_Request on_all;
+  int done = MPI_Ibarrier(mpi->messages, &on_all) != MPI_SUCCESS;
+  (void)self, (void)key, (void)unused;
+  while (!done) {
+    DiscardArrived(mpi);
+    if (MPI_Test(&on_all, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
+  }
+  DiscardArrived(mpi);
+  return MPI_SUCCESS;
 }
 
 /* Forgets the sends that are complete. */
@@ -273,19 +308,17 @@ static void Close(void* self) {
   Mpi* mpi = self;
   int finalized = 0;
   MPI_Finalized(&finalized);
+  mpi->is_closed = 1;
   if (!finalized) {
     for (int r = 0; r < mpi->size; ++r) Drop(mpi, r);
     /* Messages still under way go to ranks that have left. */
     for (int i = 0; i < mpi->open; ++i) MPI_Request_free(&mpi->requests[i]);
-    if (mpi->open == 0) {
-      MPI_Comm_free(&mpi->messages);
-      MPI_Comm_free(&mpi->bytes);
-    }
   }
   free(mpi->received);
   free(mpi->peers);
   free(mpi->hosts);
-  if (mpi->open == 0) free(mpi); /* else MPI may still read the copies */
+  /* BeforeFinalize needs the rest, and while sends are open MPI may still read the copies. */
+  if (finalized && mpi->open == 0) free(mpi);
 }
 
 static int Fail(char* error, size_t capacity, const char* what) {
@@ -314,6 +347,10 @@ static int Enter(Mpi* mpi, covey_link* link) {
   MPI_Allgather(&lowest, 1, MPI_INT32_T, mpi->hosts, 1, MPI_INT32_T, mpi->messages);
   link->hosts = mpi->hosts;
   for (int r = 0; r < mpi->size; ++r) mpi->peers[r].last = &mpi->peers[r].first;
+  int key = MPI_KEYVAL_INVALID;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, BeforeFinalize, &key, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, mpi);
+  MPI_Comm_free_keyval(&key);
   return 0;
 }
 
