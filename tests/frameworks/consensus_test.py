@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 
 import torch
 from even_net import Net, make, step
-from ranks import SEED, Pool, SharedPool
+from ranks import HOSTS, SEED, Pool, SharedPool
 from whole_numbers import digest
 
 import covey
@@ -179,8 +179,11 @@ class ConsensusTest(unittest.TestCase):
                     # Averaging moves no mean.
                     mean = 3 * (size + 1) / 2
                     self.assertEqual(len(report["wide"]), 1)
-                    if not method.startswith("wagma"):  # Somebody may have been late there.
-                        self.assertAlmostEqual(report["wide"][0], mean, delta=1e-9)
+                    # A rank may have been late in wagma; between hosts one half of an average may
+                    # be under way.
+                    moves = method.startswith("wagma") or (HOSTS > 1 and method == "adpsgd")
+                    apart = size if moves else 1e-9
+                    self.assertAlmostEqual(report["wide"][0], mean, delta=apart)
                     if method.startswith("local"):
                         models = [3.0 * (rank + 1) for rank in range(size)]
                         spread = sum((model - mean) ** 2 for model in models) / size
