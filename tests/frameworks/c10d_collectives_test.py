@@ -159,6 +159,9 @@ def moves(group: Any, rank: int) -> None:
         dist.gather(own, rows if rank == 1 else None, group_dst=1, group=group)
         for row, expected in zip(rows, each if rank == 1 else ()):
             equal(row, expected, "gather")
+        whole = torch.zeros(SIZE * 6 if rank == 1 else 0, 2, dtype=dtype)
+        group.gather_single(whole, own, root=1).wait()  # dist.gather_single: from torch 2.14 on.
+        equal(whole, torch.cat(each) if rank == 1 else whole, "gather_single")
         out = torch.zeros(2, 2, dtype=dtype)
         parts = list(own.contiguous().view(SIZE, 2, 2)) if rank == 2 else None
         dist.scatter(out, parts, group_src=2, group=group)
@@ -320,6 +323,7 @@ def refusals(group: Any, rank: int) -> List[str]:
     said.append(refusal_of(functools.partial(call, [1, 1, 1], group=group)))
     wide = torch.zeros(9, dtype=torch.float64)
     said.append(refusal_of(lambda: dist.all_gather_into_tensor(wide, three, group=group)))
+    said.append(refusal_of(lambda: group.register_pre_hook(1, print)))
     dist.all_reduce(three + 1, group=group)
     return said
 
@@ -353,7 +357,7 @@ class CollectivesTest(unittest.TestCase):
     def test_several_tensors_in_one_call(self) -> None:
         self.check(coalesced)
         for said in self.check(coalesced_bits_and_truths):
-            self.assertIn("truths and numbers have no RedOpType.SUM in one call", said)
+            self.assertIn("bool and other tensors have no RedOpType.SUM in one call", said)
 
     def test_objects(self) -> None:
         self.check(objects)
@@ -377,6 +381,7 @@ class CollectivesTest(unittest.TestCase):
             )
             self.assertTrue(said[6].startswith(expected), said[6])
             self.assertIn("of torch.float32, do not make 9 of torch.float64", said[7])
+            self.assertIn("coveyrun --timeline DIR records every call", said[8])
 
 
 if __name__ == "__main__":

@@ -144,7 +144,8 @@ def _each_reduced(
     each = [carried(it, op) for it in given]
     ops = {it.op for it in each} or {operator_of(op)}
     if len(ops) > 1:
-        raise Unsupported(f"{what}: truths and numbers have no {op} in one call: call it for each")
+        text = f"{what}: bool and other tensors have no {op} in one call: call it for each"
+        raise Unsupported(text)
 
     def finish(results: List[torch.Tensor]) -> None:
         for it, target, result in zip(each, targets, results):
@@ -255,6 +256,19 @@ def gather(outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place:
     given = (one(inputs, what).reshape(1, -1), root)
     listed = outputs[0] if outputs else []
     return Begin(what, hvd.gather_async, given, listed, lambda r: _put_each(r, into, what))
+
+
+def gather_single(output: torch.Tensor, given: torch.Tensor, place: Place) -> Begin:
+    """Into one tensor on the root, of P times the elements; ``output`` of the others is unused."""
+    what, is_root = "gather_single", place.root == place.ranks[place.rank]
+    target = output.detach()
+
+    def finish(rows: torch.Tensor) -> None:
+        if is_root:
+            _put(rows, target, what)
+
+    row = (given.detach().reshape(1, -1), place.root)
+    return Begin(what, hvd.gather_async, row, [output] if is_root else [], finish)
 
 
 def scatter(outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], place: Place) -> Begin:

@@ -68,6 +68,8 @@ class CoveyProcessGroup(dist.ProcessGroup):
     supports_splitting = False
     supports_coalescing = False
     supports_time_estimate = False
+    supports_reconfigure = False
+    supports_window = False
 
     def __init__(
         self, rank: int, ranks: List[int], name: str, timeout: timedelta, store: Any
@@ -123,6 +125,15 @@ class CoveyProcessGroup(dist.ProcessGroup):
     def set_timeout(self, timeout: timedelta) -> None:
         self._timeout = timeout
 
+    def register_pre_hook(self, *_given: Any) -> None:
+        """torch 2.14 calls its hooks within methods of its own class, which this one overrides."""
+        raise Unsupported(
+            "hooks of collectives (register_pre_hook, register_post_hook) are not called over "
+            "Covey; coveyrun --timeline DIR records every call"
+        )
+
+    register_post_hook = register_pre_hook
+
     def shutdown(self) -> None:
         """Waits for the collectives in flight, and for the callbacks of futures. Where one has
         failed it does not: the other ranks may never make the calls that are left."""
@@ -165,6 +176,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
         calls.allgather_single_coalesced, "output_lists input_list"
     )
     gather = _collective(calls.gather, _LISTS, "output_tensors input_tensor", "root")
+    gather_single = _collective(calls.gather_single, "output input", "", "root")
     scatter = _collective(calls.scatter, _LISTS, "output_tensor input_tensors", "root")
     reduce_scatter = _collective(calls.reduce_scatter, _LISTS, "output input", "op")
     reduce_scatter_single = _collective(calls.reduce_scatter_single, "outputTensor inputTensor")
