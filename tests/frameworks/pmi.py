@@ -11,7 +11,7 @@ import selectors
 import socket
 import threading
 import uuid
-from typing import Dict, List
+from typing import BinaryIO, Dict, List
 
 _GREETINGS = {
     "init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
@@ -58,19 +58,24 @@ class Server:
             while selector.get_map():
                 for key, _ in selector.select():
                     # A rank waits for each answer: there is one line.
-                    line = key.data.readline().decode()
-                    if not line or not self._answer(key.fileobj, line):
-                        selector.unregister(key.fileobj)
-                        key.data.close()
-                        key.fileobj.close()
+                    line = _line_of(key.data)
+                    if line:
+                        self._answer(key.fileobj, line)
+                        continue
+                    selector.unregister(key.fileobj)
+                    key.data.close()
+                    key.fileobj.close()
 
-    def _answer(self, rank: socket.socket, line: str) -> bool:
-        """Whether the rank has been there for it."""
+    def _answer(self, rank: socket.socket, line: str) -> None:
         words = dict(word.split("=", 1) for word in line.split())
         command = words["cmd"]
-        if command == "barrier_in":
-            return self._enter_barrier(rank)
-        return _tell([rank], self._text(command, words))
+        if command != "barrier_in":
+            return _tell(rank, self._text(command, words))
+        self._in_barrier.append(rank)
+        if len(self._in_barrier) == self._size:
+            for each in self._in_barrier:
+                _tell(each, "cmd=barrier_out rc=0")
+            self._in_barrier.clear()
 
     def _text(self, command: str, words: Dict[str, str]) -> str:
         if command == "put":
@@ -85,18 +90,17 @@ class Server:
             return f"cmd=universe_size size={self._size} rc=0"
         return _GREETINGS.get(command, f"cmd={command} rc=-1")
 
-    def _enter_barrier(self, rank: socket.socket) -> bool:
-        self._in_barrier.append(rank)
-        if len(self._in_barrier) < self._size:
-            return True
-        entered, self._in_barrier = self._in_barrier, []
-        return _tell(entered, "cmd=barrier_out rc=0")
+
+def _line_of(rank: BinaryIO) -> str:
+    """The next; empty once the rank has ended."""
+    try:
+        return rank.readline().decode()
+    except OSError:
+        return ""
 
 
-def _tell(ranks: List[socket.socket], text: str) -> bool:
-    for rank in ranks:
-        try:
-            rank.sendall(text.encode() + b"\n")
-        except OSError:
-            return False
-    return True
+def _tell(rank: socket.socket, text: str) -> None:
+    try:
+        rank.sendall(text.encode() + b"\n")
+    except OSError:
+        pass  # It has ended.

@@ -74,9 +74,7 @@ static void DiscardArrived(Mpi* mpi) {
     MPI_Status status;
     int any = 0;
     int count = 0;
-    if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->messages, &any, &arrived, &status) !=
-        MPI_SUCCESS)
-      return;
+    MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->messages, &any, &arrived, &status);
     if (!any) return;
     MPI_Get_count(&status, MPI_BYTE, &count);
     void* unread = malloc((size_t)count + 1);
@@ -86,9 +84,13 @@ static void DiscardArrived(Mpi* mpi) {
   }
 }
 
-/* MPI_Finalize calls it first, on all ranks. When a rank closes its link its peers' last messages
- * are still on their way, and MPI libraries warn of messages that nothing has received. */
-static int BeforeFinalize(MPI_Comm self, int key, void* link, void* unused) {
+/* MPI's key for the link that this process has opened last. */
+static int last_link = MPI_KEYVAL_INVALID;
+
+/* MPI calls it on all ranks when they open another link, and first of all in MPI_Finalize. When a
+ * rank closes its link its peers' last messages are still on their way, and MPI libraries warn of
+ * messages that nothing has received. */
+static int Forget(MPI_Comm self, int key, void* link, void* unused) {
   Mpi* mpi = link;
   MPI_Request on_all;
   int done = MPI_Ibarrier(mpi->messages, &on_all) != MPI_SUCCESS;
@@ -98,6 +100,11 @@ static int BeforeFinalize(MPI_Comm self, int key, void* link, void* unused) {
     if (MPI_Test(&on_all, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
   }
   DiscardArrived(mpi);
+  if (mpi->is_closed && mpi->open == 0) { /* else MPI may still read the copies */
+    MPI_Comm_free(&mpi->messages);
+    MPI_Comm_free(&mpi->bytes);
+    free(mpi);
+  }
   return MPI_SUCCESS;
 }
 
@@ -317,8 +324,7 @@ static void Close(void* self) {
   free(mpi->received);
   free(mpi->peers);
   free(mpi->hosts);
-  /* BeforeFinalize needs the rest, and while sends are open MPI may still read the copies. */
-  if (finalized && mpi->open == 0) free(mpi);
+  if (finalized && mpi->open == 0) free(mpi); /* else Forget does it */
 }
 
 static int Fail(char* error, size_t capacity, const char* what) {
@@ -347,11 +353,9 @@ static int Enter(Mpi* mpi, covey_link* link) {
   MPI_Allgather(&lowest, 1, MPI_INT32_T, mpi->hosts, 1, MPI_INT32_T, mpi->messages);
   link->hosts = mpi->hosts;
   for (int r = 0; r < mpi->size; ++r) mpi->peers[r].last = &mpi->peers[r].first;
-  int key = MPI_KEYVAL_INVALID;
-  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, BeforeFinalize, &key, NULL);
-  MPI_Comm_set_attr(MPI_COMM_SELF, key, mpi);
-  MPI_Comm_free_keyval(&key);
-  return 0;
+  if (last_link == MPI_KEYVAL_INVALID)
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, Forget, &last_link, NULL);
+  return MPI_Comm_set_attr(MPI_COMM_SELF, last_link, mpi) == MPI_SUCCESS ? 0 : -1;
 }
 
 __attribute__((visibility("default"))) int covey_open_link(uint32_t abi,
