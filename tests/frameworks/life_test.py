@@ -314,7 +314,7 @@ class LifeTest(unittest.TestCase):
                 self.assertNotIn("worked", text)
 
     def test_a_rank_that_leaves_is_named(self) -> None:
-        # MPI's ranks end together.
+        # MPI_Finalize waits for all ranks, and a rank that is killed ends an MPI job.
         ends = ("exit", "_exit", "kill") if RANKS_MAY_DIE else ()
         for how in ("shutdown", *ends):
             with self.subTest(how=how), Pool(3, __file__) as pool:

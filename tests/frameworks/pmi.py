@@ -1,8 +1,8 @@
 """Starts ranks of MPICH without mpirun: as much of PMI-1 as MPI_Init and MPI_Finalize need.
 
 PMI-1 is lines of `name=value` over a socket that the rank has from PMI_FD: it numbers the ranks,
-says which of them share a host, and keeps the addresses that they tell each other. mpirun would end
-the whole job with its first rank; here the others are left to what they make of it.
+says which of them share a host, and keeps the addresses that they tell each other. mpirun ends
+the whole job when a rank is killed; this server does not.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import threading
 import uuid
 from typing import BinaryIO, Dict, List
 
-_GREETINGS = {
+_FIXED_ANSWERS = {
     "init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
     "get_maxes": "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024 rc=0",
     "get_appnum": "cmd=appnum appnum=0 rc=0",
     "finalize": "cmd=finalize_ack rc=0",
 }
-"""Commands whose answer is the same for all ranks, at all times."""
+"""By command: answers that are the same for all ranks, at all times."""
 
 
 class Server:
@@ -43,7 +43,7 @@ class Server:
         return {"PMI_RANK": str(rank), "PMI_SIZE": str(self._size)}
 
     def descriptor(self, rank: int) -> int:
-        """What the rank is to have as PMI_FD."""
+        """The rank's end of its connection: the number in its PMI_FD."""
         return self._of_ranks[rank].fileno()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Server:
             return f"cmd=my_kvsname kvsname={self._name} rc=0"
         if command == "get_universe_size":
             return f"cmd=universe_size size={self._size} rc=0"
-        return _GREETINGS.get(command, f"cmd={command} rc=-1")
+        return _FIXED_ANSWERS.get(command, f"cmd={command} rc=-1")
 
 
 def _line_of(rank: BinaryIO) -> str:

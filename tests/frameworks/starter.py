@@ -219,7 +219,7 @@ def code_of(work: Callable[[], None]) -> int:
 
 def end(code: int) -> NoReturn:
     """Ends the process as Python does, but for the memory of its objects."""
-    # exit() has MPI_Finalize called, which takes away MPI's files.
+    # exit() calls MPI_Finalize, which removes MPI's files.
     if os.environ.get("TEST_SLOW") == "1" or "PMI_FD" in os.environ:
         sys.exit(code)
     threading._shutdown()  # type: ignore[attr-defined]  # Waits for threads.

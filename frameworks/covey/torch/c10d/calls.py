@@ -144,8 +144,9 @@ def _each_reduced(
     each = [carried(it, op) for it in given]
     ops = {it.op for it in each} or {operator_of(op)}
     if len(ops) > 1:
-        text = f"{what}: bool and other tensors have no {op} in one call: call it for each"
-        raise Unsupported(text)
+        raise Unsupported(
+            f"{what}: bool and other tensors have no {op} in one call: call it for each"
+        )
 
     def finish(results: List[torch.Tensor]) -> None:
         for it, target, result in zip(each, targets, results):
