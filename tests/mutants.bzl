@@ -2,6 +2,7 @@
 simulator (sim/mutants/*.txt), those of the code around it (mutants/*.txt) its own tests."""
 
 load(":mutants_of_code.bzl", "BODIES", "CODE_MUTANTS", "UNMUTATED")
+load(":mutants_of_repeats.bzl", "REPEATS_MUTANTS")
 load(":mutants_of_settling.bzl", "SETTLING_MUTANTS")
 load(":mutants_seeds.bzl", "KNOWN")
 load(":prelude.bzl", "QUICK_COPTS")
@@ -10,7 +11,7 @@ load(":prelude.bzl", "QUICK_COPTS")
 # that a rare one takes few seeds, or the simulator that is to catch it: "rounds", "models",
 # "hosts" (replicas), "witnesses", "host_models", "host_silence", "pairs", "host_pairs", "windows",
 # "neighbors", "communicators", "trainers", "host_trainers"; "plans": sim/simulator/plans.h.
-_MUTANTS = dict(SETTLING_MUTANTS, **{
+_MUTANTS = dict(SETTLING_MUTANTS, **dict(REPEATS_MUTANTS, **{
     "communicator_devices_are_not_compared": (
         ["core/device/communicator_registry.cc"],
         "communicators",
@@ -254,7 +255,7 @@ _MUTANTS = dict(SETTLING_MUTANTS, **{
     "window_change_ends_where_it_began": (["core/transport/seqlock.cc"], "windows"),
     "window_copied_without_a_look": (["core/transport/seqlock.cc"], "windows"),
     "window_taken_while_it_changes": (["core/transport/seqlock.cc"], "windows"),
-})
+}))
 
 # Simulators that use no op but kernels.
 _OF_CORE = ["host_models", "hosts", "models", "rounds", "windows"]

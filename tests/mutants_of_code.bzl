@@ -1,7 +1,9 @@
 """Mutants of engine, networks, queue, views and C API, and the tests that must catch them."""
 
+load(":mutants_of_repeats.bzl", "QUEUE_MUTANTS")
+
 # Mutant -> the files it changes, and which tests are to fail (mutants/caught.cc).
-CODE_MUTANTS = {
+CODE_MUTANTS = dict(QUEUE_MUTANTS, **{
     "c_child_of_fork_calls": (["core/api/runtime_handle.cc"], "LifeTest.AChild*"),
     "c_null_group_is_followed": (["core/api/c_api.cc"], "MisuseTest.*"),
     "c_null_runtime_is_followed": (["core/api/c_api.cc"], "MisuseTest.*"),
@@ -142,13 +144,6 @@ CODE_MUTANTS = {
     "p19_far_mean_with_a_settle": (["core/gossip/hosts_port.cc"], "HostsPairsTest.AFinishWaits*"),
     "p19_mean_with_a_settle": (["core/gossip/gossip_epochs.cc"], "TrainerPairsTest.AFinishWaits*"),
     "pair_meeting_rings_nobody": (["core/gossip/gossip_epochs.cc"], "*/TrainerPairsMeanTest.*"),
-    "queue_callback_comes_again": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
-    "queue_failed_is_released_unseen": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
-    "queue_handle_has_no_generation": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
-    "queue_held_is_reused": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
-    "queue_name_stays_in_flight": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
-    "queue_released_is_reused_in_flight": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
-    "queue_takes_a_name_twice": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
     "shm_bell_wakes_nobody": (["ops/transports/shm.cc"], "*/WakeupsTest.OfAWaiter*/np3"),
     "shm_dead_is_not_missed": (["ops/transports/shm.cc"], "ShmTest.WhoHasEnded*"),
     "shm_full_mailbox_is_written": (["ops/transports/shm.cc"], "ShmTest.AFull*"),
@@ -336,7 +331,7 @@ CODE_MUTANTS = {
         ["core/replicated/replica_trainer.cc"],
         "ReplicaTest.WhatNoVersionHas*",
     ),
-}
+})
 
 # The tests; those in C that have a main are in mutants/c_tests.c.
 BODIES = [
@@ -349,6 +344,7 @@ BODIES = [
     "contract/trainer_pairs_test.cc",
     "contract/trainer_peek_test.cc",
     "contract/wakeups_test.cc",
+    "unit/api/repeats_test.cc",
     "unit/base/copy_on_write_test.cc",
     "unit/engine/engine_test.cc",
     "unit/engine/tensor_queue_test.cc",

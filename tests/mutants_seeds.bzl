@@ -12,6 +12,7 @@ KNOWN = {
     "f4_buffer_is_taken_too_early": "14",
     "n6_nobody_is_awaited": "66",
     "n8_begins_while_frozen": "927",
+    "n8_repeats_while_frozen": "2070",
     "n10_join_waits_for_no_bundle": "25",
     "n11_aborts_what_does_not_wait": "114",
     "n11_ends_while_peers_write": "138",
@@ -104,4 +105,5 @@ KNOWN = {
     "w24_is_never_asked": "42",
     "w29_taken_back_in_part": "1118",
     "x4_late_input_is_not_staged": "41",
+    "x6_landing_space_is_another": "2137",
 }

@@ -37,6 +37,8 @@ class Join {
   bool AwaitsWorld() const { return join_ != nullptr && !said_; }
   // Says JOIN as soon as nothing of the world is in flight here.
   void Progress(const Negotiator& negotiator, Time now);
+  // No rank, as far as is known here, has joined or is about to.
+  bool IsQuiet() const { return join_ == nullptr && !said_ && joined_.empty(); }
   // Why `request` cannot be submitted now; Ok: it can.
   Status Check(const Request& request) const;
   // `stream` has just got a request of this rank's user.

@@ -16,7 +16,7 @@ Stream* StreamTable::Use(const Request& request) {
       stream->memo = request.memo;
     }
   }
-  stream->last_used = ++submissions_;
+  Touch(stream);
   return stream;
 }
 

@@ -29,6 +29,8 @@ class StreamTable {
 
   // The stream that this request is a use of; its memo, if any, remembers it.
   Stream* Use(const Request& request);
+  // The same for one that is known.
+  void Touch(Stream* stream) { stream->last_used = ++submissions_; }
   // null: nothing of it has been submitted.
   Stream* Find(const OperationId& id) const;
   // All, in the order of their first use (reports; deterministic).

@@ -40,6 +40,8 @@ covey_code Report(const Status& status, covey_error* error) {
   if (error == nullptr) return code;
   error->code = code;
   error->peer_rank = ToInt(status.peer());
+  error->message[0] = '\0';
+  if (status.ok()) return code;
   const std::string& message = status.message();
   const size_t length = std::min(message.size(), sizeof(error->message) - 1);
   std::memcpy(error->message, message.data(), length);
@@ -219,6 +221,7 @@ covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeo
                       covey_error* error) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
+  if (Status ended; use->queue().See(handle, &ended)) return Report(ended, error);
   // api-A2: held: another thread may release the handle, and its place be reused.
   covey::HeldOperation operation(&use->queue(), handle);
   if (operation.get() == nullptr)

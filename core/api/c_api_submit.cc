@@ -3,6 +3,7 @@
 
 #include "core/api/c_api.h"
 #include "core/api/covey.h"
+#include "core/api/repeats.h"
 #include "core/api/runtime_handle.h"
 #include "core/api/session.h"
 #include "core/api/validate.h"
@@ -31,7 +32,28 @@ Status DeviceOf(Session* session, const covey_request& r, Device** device) {
   return Status::Unsupported("'" + std::string(r.name) + "': " + used.message());
 }
 
+// What is submitted and awaited once more, where it is known to be right; else `*again` is false.
+Status SubmitAgain(Session* session, const covey_request& request, covey_handle* handle,
+                   bool* again) {
+  *again = false;
+  if (request.name == nullptr) return Status::Ok();
+  Operation* operation = session->queue().TakeRepeatable(request.group, request.name);
+  if (operation == nullptr) return Status::Ok();
+  // engine-Q7: its request is that of the operation that was.
+  *again = Repeats(request, session->config().check_nan != 0, operation);
+  if (*again) {
+    operation->awaited = true;
+    return session->engine().SubmitRepeat(operation, handle);
+  }
+  session->queue().Discard(operation);
+  return Status::Ok();
+}
+
 Status Submit(Session* session, const covey_request& request, covey_handle* handle) {
+  if (request.waits != 0) {
+    bool again = false;
+    if (Status submitted = SubmitAgain(session, request, handle, &again); again) return submitted;
+  }
   ValidationContext context{.group = session->FindGroup(request.group),
                             .self = session->rank(),
                             .check_nan = session->config().check_nan != 0};

@@ -366,6 +366,7 @@ std::string Session::StatsJson() {
     Field(&json, "wait_for_peers_ns", static_cast<uint64_t>(e.wait_begin_ns));
     Field(&json, "exchange_ns", static_cast<uint64_t>(e.run_ns));
     Field(&json, "passes", r.passes);
+    Field(&json, "repeats", r.repeats_done);
     if (const DeviceTransfers* transfers = runtime_->executor().transfers(DeviceType::kCuda)) {
       Field(&json, "device_to_host_bytes", transfers->counters().to_host_bytes);
       Field(&json, "host_to_device_bytes", transfers->counters().to_device_bytes);

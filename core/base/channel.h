@@ -47,6 +47,7 @@ struct Channel {
   IpcState by_ipc = IpcState::kUnknown;
   bool opened_all = false;  // kTried: this rank has
   ChosenSchedule chosen;    // of core/run alone
+  bool repeats = false;     // the same: its last exchange is kept, and may be repeated
 
   bool Exists() const { return !blocks.empty(); }
 };

@@ -22,6 +22,8 @@ class Spans {
     pieces_.push_back({length_bytes_, data, length_bytes});
     length_bytes_ += length_bytes;
   }
+  // The first piece lies here. REQUIRES: there is one.
+  void Move(std::byte* data) { pieces_[0].data = data; }
   size_t length_bytes() const { return length_bytes_; }
   // Where the message begins; null when it is empty.
   std::byte* First() const { return pieces_.empty() ? nullptr : pieces_[0].data; }

@@ -56,8 +56,9 @@ bool Engine::TryAcquire() {
   return !progress_lock_.load() && !progress_lock_.exchange(true);
 }
 
-void Engine::Release() {
-  const bool idle = runtime_->Idle();
+void Engine::Release() { Release(runtime_->Idle()); }
+
+void Engine::Release(bool idle) {
   transport_->SetParked(idle ? Sleeper::kMailOnly : Sleeper::kEngine);
   // shm-O4: Dekker with AwaitProgressLock, which counts itself and then looks at the lock.
   progress_lock_.store(false);
@@ -92,6 +93,21 @@ void Engine::Kick() {
   // engine-E2a: the engine thread is parked: it takes the submission, unless a waiter is to.
   if (!lazy_.load(std::memory_order_relaxed) && !gathers_.load(std::memory_order_relaxed))
     transport_->Ring(Sleeper::kEngine);
+}
+
+Status Engine::SubmitRepeat(Operation* operation, uint64_t* handle) {
+  if (options_.oversubscribed || queue_->in_flight() > 0 || wanted_.load() > 0 || !TryAcquire())
+    return queue_->Submit(operation, handle);
+  if (!runtime_->MayRepeat()) {
+    Release();
+    return queue_->Submit(operation, handle);
+  }
+  bool is_taken = false;
+  const Status submitted = queue_->SubmitTaken(operation, handle, &is_taken);
+  if (is_taken) waited_ns_.fetch_add(runtime_->Repeat(operation), std::memory_order_relaxed);
+  // engine-E6: this thread drives next, so what has begun is not left work.
+  Release(true);
+  return submitted;
 }
 
 void Engine::ThreadMain() {

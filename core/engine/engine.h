@@ -57,6 +57,10 @@ class Engine {
 
   // Tells the driving thread that something was queued. Any thread.
   void Kick();
+  // Submits what repeats the operation before; this thread waits for it next. If nothing else is in
+  // flight it begins at once, and has ended if all members had begun by then. As
+  // TensorQueue::Submit. Any thread.
+  Status SubmitRepeat(Operation* operation, uint64_t* handle);
 
   // Waits until `operation` has ended: true. False at the deadline. Any thread.
   bool Wait(const Operation& operation, Time deadline);
@@ -70,8 +74,9 @@ class Engine {
 
  private:
   bool TryAcquire();
-  void Release();          // and lets the next take over
-  Time Look(bool* moved);  // RunOnce
+  void Release();           // and lets the next take over
+  void Release(bool idle);  // the same; nothing is under way that needs the engine thread
+  Time Look(bool* moved);   // RunOnce
   void ThreadMain();
   Time NetworkLook(int useless) const;
   void ParkThread(uint32_t ticket, Time until);

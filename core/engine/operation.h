@@ -43,7 +43,10 @@ struct Operation : Request {
   bool released = false;                // protected by the queue's mutex
   int holders = 0;                      // the same: threads between Hold and LetGo
   Operation** claimed = nullptr;        // the same: the operation with its name in flight
-  Footprint footprint;                  // the same
+  // An equal request may follow: this one stays when the handle is released (engine-Q7). The holder
+  // of the progress lock's until it has ended, then the queue's mutex's.
+  bool repeats = false;
+  Footprint footprint;  // the same
 };
 
 }  // namespace covey

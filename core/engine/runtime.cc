@@ -74,6 +74,8 @@ Time Runtime::RunOnce(bool* moved) {
   *moved = false;
   ++counters_.passes;
   const Time now = pass_began_ = options_.clock->Now();
+  if (repeats_ > 0) stall_.OnRepeats(now);
+  repeats_ = 0;
   NoteAwaited();
   TakeSubmitted(now, moved);
   if (negotiator_.streams().HasGroup()) TakeIdle();
@@ -283,6 +285,8 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
   const auto end = exchange->outcome == Outcome::kDone   ? Negotiator::ExchangeEnd::kDone
                    : exchange->outcome == Outcome::kVoid ? Negotiator::ExchangeEnd::kVoid
                                                          : Negotiator::ExchangeEnd::kAborted;
+  if (executor_.NoteRepeats(exchange) && stream->carries == nullptr && !exchange->request->is_proxy)
+    static_cast<Operation*>(exchange->request)->repeats = true;
   negotiator_.OnExchangeEnd(stream, end, std::move(exchange->why));
   executor_.Recycle(exchange);
   CloseIfLost(*stream);

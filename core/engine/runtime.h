@@ -60,6 +60,8 @@ class Runtime {
     uint64_t coordinator_messages = 0;  // sent by this rank (agree-N13)
     uint64_t malformed_messages = 0;
     uint64_t ended = 0, failed = 0;  // operations
+    // Of Repeat: begun without a pass; and ended without one.
+    uint64_t repeats_begun = 0, repeats_done = 0;
   };
 
   // `transport` and `queue` outlive the runtime.
@@ -71,6 +73,12 @@ class Runtime {
   Time RunOnce(bool* moved);
   // When the last pass began, by the runtime's clock.
   Time pass_began() const { return pass_began_; }
+
+  // What a submission that repeats the one before does without a pass (runtime_repeat.cc;
+  // engine-E6). Whether no other stage has anything to do; REQUIRES: so, and nothing else is in
+  // flight. Returns for how long it has waited, as far as it is worth a look at the clock.
+  bool MayRepeat();
+  Time Repeat(Operation* operation);
 
   // See Executor::AwaitsWord.
   bool AwaitsWord() const { return executor_.AwaitsWord(); }
@@ -111,6 +119,7 @@ class Runtime {
   void Route(Rank from, Message message, Time now);
   void WatchPeers(Time now);
   void CloseIfLost(const Stream& stream);
+  void TakeNow(Operation* operation);
   void Drop(const Message& message);
   void StartAndProgress(Time now, bool* moved);
   void HandleEnded(Exchange* exchange, Time now);
@@ -134,6 +143,7 @@ class Runtime {
   Time pass_began_ = 0;
   Time next_peer_poll_ = 0;
   Time next_stall_look_ = 0;
+  uint32_t repeats_ = 0;     // since the last pass
   uint64_t waits_seen_ = 0;  // of the queue, and
   uint64_t holds_seen_ = 0;  // of the negotiator, when the awaited operations were last noted
 

@@ -23,6 +23,8 @@ class Stall {
  public:
   Stall(Rank self, Log* log) : self_(self), log_(log) {}
 
+  // The last one was submitted again since the pass before.
+  void OnRepeats(Time now) { last_submit_ = now; }
   // Something was submitted here; `what` as it appears in answers.
   void OnSubmit(Kind kind, const std::string& name, Time now);
 

@@ -1,5 +1,7 @@
 #include "core/engine/tensor_queue.h"
 
+#include <utility>
+
 #include "core/base/check.h"
 
 namespace covey {
@@ -30,16 +32,19 @@ Operation* TensorQueue::New() {
   return operation;
 }
 
-void TensorQueue::Discard(Operation* operation) {
-  const std::lock_guard lock(mutex_);
-  Reuse(operation);
+Operation*& TensorQueue::KeptPlace(uint64_t group, std::string_view name) {
+  return kept_[NameHash()(Name{group, name}) % kept_.size()];
 }
 
-void TensorQueue::Reuse(Operation* operation) {
-  in_use_.Remove(operation);
-  const uint64_t slot = operation->handle & kSlotMask;
-  // engine-Q1: a new generation: the old number names nothing any more.
-  operation->handle += uint64_t{1} << kSlotBits;
+Operation* TensorQueue::TakeRepeatable(uint64_t group, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  Operation*& kept = KeptPlace(group, name);
+  if (kept == nullptr || kept->group->key != group || kept->name != name) return nullptr;
+  return std::exchange(kept, nullptr);
+}
+
+void TensorQueue::Empty(Operation* operation) {
+  operation->repeats = false;
   operation->inputs.clear();
   operation->outputs.clear();
   operation->name.clear();
@@ -54,6 +59,18 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->recorded.clear();
   operation->apart.clear();
   operation->gathered.reset();
+}
+
+void TensorQueue::Discard(Operation* operation) {
+  const std::lock_guard lock(mutex_);
+  operation->repeats = false;
+  Reuse(operation);
+}
+
+void TensorQueue::Reuse(Operation* operation) {
+  in_use_.Remove(operation);
+  // engine-Q1: a new generation: the old number names nothing any more.
+  operation->handle += uint64_t{1} << kSlotBits;
   operation->status = Status::Ok();
   operation->refusal = Status::Ok();
   operation->callback = nullptr;
@@ -62,10 +79,15 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->waited_for.store(false, std::memory_order_relaxed);
   operation->polled.store(false, std::memory_order_relaxed);
   operation->ended.store(false, std::memory_order_relaxed);
-  free_.push_back(static_cast<uint32_t>(slot - 1));
+  // engine-Q7: one that ended well stays with its request; the one in its place goes.
+  if (operation->repeats) std::swap(operation, KeptPlace(operation->group->key, operation->name));
+  if (operation == nullptr) return;
+  Empty(operation);
+  free_.push_back(static_cast<uint32_t>((operation->handle & kSlotMask) - 1));
 }
 
 TensorQueue::Known& TensorQueue::KnownOf(const Operation& operation) {
+  if (operation.memo != nullptr) return *static_cast<Known*>(operation.memo);
   const uint64_t group = operation.group->key;
   const auto it = names_.find(Name{group, operation.name});
   if (it != names_.end()) return *it->second;
@@ -96,8 +118,7 @@ Status TensorQueue::Claim(Operation* operation) {
   return Status::Ok();
 }
 
-Status TensorQueue::Submit(Operation* operation, uint64_t* handle) {
-  const std::lock_guard lock(mutex_);
+Status TensorQueue::Enter(Operation* operation, uint64_t* handle) {
   if (Status claimed = Claim(operation); !claimed.ok()) {
     Reuse(operation);
     return claimed;
@@ -105,9 +126,26 @@ Status TensorQueue::Submit(Operation* operation, uint64_t* handle) {
   operation->waits = waits_.load(std::memory_order_relaxed);
   if (operation->awaited) Await(operation);
   *handle = operation->handle;
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  return Status::Ok();
+}
+
+Status TensorQueue::Submit(Operation* operation, uint64_t* handle) {
+  const std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(Enter(operation, handle));
   queued_.push_back(operation);
   queued_count_.fetch_add(1, std::memory_order_release);
-  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  return Status::Ok();
+}
+
+Status TensorQueue::SubmitTaken(Operation* operation, uint64_t* handle, bool* is_taken) {
+  const std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(Enter(operation, handle));
+  // engine-Q8: what was submitted before is taken before.
+  *is_taken = queued_.empty();
+  if (*is_taken) return Status::Ok();
+  queued_.push_back(operation);
+  queued_count_.fetch_add(1, std::memory_order_release);
   return Status::Ok();
 }
 
@@ -144,6 +182,7 @@ void TensorQueue::FinishOne(Ended* ended) {
   operation->claimed = nullptr;
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   operation->status = std::move(ended->status);
+  operation->repeats &= operation->status.ok();
   if (operation->callback != nullptr) {
     in_use_.Remove(operation);
     callbacks_.push_back(
@@ -165,6 +204,13 @@ void TensorQueue::ReuseIfOver(Operation* operation) {
 void TensorQueue::Forget(const std::vector<NameMemo*>& names) {
   if (names.empty()) return;
   const std::lock_guard lock(mutex_);
+  // engine-Q7: a request that stays may be of a name that goes.
+  for (Operation*& kept : kept_) {
+    if (kept == nullptr) continue;
+    Operation* operation = std::exchange(kept, nullptr);
+    operation->repeats = false;
+    Reuse(operation);
+  }
   for (NameMemo* memo : names) {
     const auto* known = static_cast<const Known*>(memo);
     if (known->in_flight == nullptr) names_.erase(names_.find(Name{known->group, known->name}));
@@ -204,6 +250,16 @@ Operation* TensorQueue::Hold(uint64_t handle) {
   Operation* operation = FindLocked(handle);
   if (operation != nullptr) ++operation->holders;
   return operation;
+}
+
+bool TensorQueue::See(uint64_t handle, Status* status) {
+  const std::lock_guard lock(mutex_);
+  Operation* operation = FindLocked(handle);
+  if (operation == nullptr || !operation->ended.load(std::memory_order_acquire)) return false;
+  if (!operation->waited_for.load(std::memory_order_relaxed)) Await(operation);
+  in_use_.Remove(operation);
+  *status = operation->status;
+  return true;
 }
 
 void TensorQueue::LetGo(Operation* operation, bool is_seen) {

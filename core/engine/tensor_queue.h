@@ -14,6 +14,7 @@
 #ifndef COVEY_CORE_ENGINE_TENSOR_QUEUE_H_
 #define COVEY_CORE_ENGINE_TENSOR_QUEUE_H_
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -31,11 +32,17 @@ class TensorQueue {
  public:
   // An empty operation to be filled in and passed to Submit (or Discard).
   Operation* New();
+  // One that still has its request, which was of this name and may be repeated (engine-Q7); null:
+  // there is none. To be submitted or discarded.
+  Operation* TakeRepeatable(uint64_t group, std::string_view name);
   void Discard(Operation* operation);
 
   // Queues it and gives it a handle; InvalidArgument when its name is already in flight in its
   // group, or another operation in flight uses its memory (then it is discarded).
   Status Submit(Operation* operation, uint64_t* handle);
+  // Holder of the progress lock: the same; true in *is_taken: it is not queued, and the caller hands
+  // it to the runtime. False: others are queued before it.
+  Status SubmitTaken(Operation* operation, uint64_t* handle, bool* is_taken);
 
   // The caller is about to wait for it. Counts once per operation: what was submitted before and
   // after is not outstanding together (agree-N7). Any thread.
@@ -72,6 +79,8 @@ class TensorQueue {
   Operation* Find(uint64_t handle);  // null: unknown or released
   // The same, and until LetGo it stays what it is although another thread releases the handle.
   Operation* Hold(uint64_t handle);
+  // Whether it has ended, which the program is told, with its status. As Hold, a look and LetGo.
+  bool See(uint64_t handle, Status* status);
   // `is_seen`: the program is told that it has ended, and others may use its memory.
   void LetGo(Operation* operation, bool is_seen);
   // Forgets the handle; the operation itself is kept until it ends. False: unknown handle.
@@ -108,6 +117,9 @@ class TensorQueue {
 
   // mutex_ held.
   void FinishOne(Ended* ended);
+  Operation*& KeptPlace(uint64_t group, std::string_view name);
+  static void Empty(Operation* operation);
+  Status Enter(Operation* operation, uint64_t* handle);
   Known& KnownOf(const Operation& operation);
   Status Claim(Operation* operation);  // its name and its memory
   void Reuse(Operation* operation);
@@ -118,6 +130,8 @@ class TensorQueue {
   // Protected by mutex_.
   std::vector<std::unique_ptr<Operation>> all_;
   std::vector<uint32_t> free_;
+  // Released, with requests that may be repeated: by hash of the name, the later one stays.
+  std::array<Operation*, 64> kept_{};
   std::vector<Operation*> queued_;
   std::unordered_map<Name, std::unique_ptr<Known>, NameHash> names_;
   MemoryInUse in_use_;

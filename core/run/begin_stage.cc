@@ -65,14 +65,20 @@ bool BeginStage::LearnsStores(const Exchange& x) const {
          x.input.length_bytes() >= StoreTuner::kLeastBytes;
 }
 
+Cell* BeginStage::WriteHeader(const Exchange& x) {
+  Cell* cell = x.CellOf(x.Me());
+  const size_t turn = x.Turn();
+  // agree-N3: headers take turns: a slower member may still read the one before.
+  cell->begin[turn] = {static_cast<uint32_t>(x.occurrence), x.entry};
+  return cell;
+}
+
 void BeginStage::Publish(Exchange* x) {
   const bool learns = LearnsStores(*x);
   if (learns) x->busy_since = options_.clock->Now();
   x->streaming = x->channel->streaming;
-  Cell* cell = x->CellOf(x->Me());
+  Cell* cell = WriteHeader(*x);
   const size_t turn = x->Turn();
-  // agree-N3: headers take turns: a slower member may still read the one before.
-  cell->begin[turn] = {static_cast<uint32_t>(x->occurrence), x->entry};
   const bool places = options_.places_small || !IsSmallSum(*x);
   const auto offset_of = [&](const Spans& spans) {
     bool inside = places && x->shares_memory && spans.length_bytes() > 0;
@@ -116,6 +122,24 @@ void BeginStage::Publish(Exchange* x) {
   if (learns) x->busy = options_.clock->Now() - x->busy_since;
   communicators_->Publish(x);
   if (!x->shares_memory) PushBegin(x);
+}
+
+bool BeginStage::StagesAlike(const Exchange& x) const {
+  return IsSmallSum(x) && !options_.places_small && x.request->inputs.size() == 1 &&
+         x.input.length_bytes() > 0 && x.input.length_bytes() <= x.channel->slot_bytes &&
+         x.input.Contiguous() != nullptr && x.output.Contiguous() != nullptr && !LearnsStores(x) &&
+         !x.for_communicator && x.communicator_word == 0 && !x.channel->streaming;
+}
+
+void BeginStage::PublishAgain(Exchange* x) {
+  Cell* cell = WriteHeader(*x);
+  const size_t turn = x->Turn();
+  cell->placement[turn] = cell->placement[1 - turn];
+  cell->communicator[turn] = 0;
+  x->streaming = false;
+  // run-X1: the tick comes after the first segment: a peer that sees the tick reads the segment.
+  options_.kernels->copy(x->Slot(x->Me(), 0), x->input.First(), x->input.length_bytes(),
+                         Stores::kCached);
 }
 
 // plan-S3: only what belongs to this turn. The other turn's is written again while this is sent.

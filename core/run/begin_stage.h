@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/channel.h"
 #include "core/base/clock.h"
 #include "core/run/schedule_cache.h"
 #include "core/run/store_tuner.h"
@@ -47,6 +48,10 @@ class BeginStage {
 
   // The begin header, the placement and the first segment: all that goes before tick 1.
   void Publish(Exchange* exchange);
+  // Whether a sum that is done would publish the same again, wherever its tensors lie.
+  bool StagesAlike(const Exchange& exchange) const;
+  // The same as Publish for such a sum. REQUIRES: it was the channel's last exchange.
+  void PublishAgain(Exchange* exchange);
   // All have begun. Compares the headers, and the neighbors. Every member reads the same and judges
   // alike. False: they differ, or one is void.
   bool Agree(Exchange* exchange);
@@ -65,6 +70,7 @@ class BeginStage {
   bool LearnsStores(const Exchange& exchange) const;
   bool KnowsSchedule(const Exchange& exchange) const;
   std::optional<uint32_t> TraitsOfSum(const Exchange& exchange) const;
+  static Cell* WriteHeader(const Exchange& exchange);
   void PushHeader(const Exchange& exchange);
   void PushBegin(Exchange* exchange);
   uint64_t LongestStaged(const Exchange& exchange) const;

@@ -190,6 +190,20 @@ void DataSteps::Reduce(const Exchange& x, const Step& step) {
   });
 }
 
+void DataSteps::ReduceStaged(const Exchange& x) {
+  std::byte* output = x.output.First();
+  const std::byte* own = x.input.First();
+  const size_t length = x.input.length_bytes();
+  if (ReducesToItself(x)) {
+    if (own != output) kernels_->copy(output, own, length, Stores::kCached);
+    return;
+  }
+  sources_.resize(x.size());
+  for (size_t j = 0; j < x.size(); ++j) sources_[j] = j == x.Me() ? own : x.Slot(j, 0);
+  kernels_->reduce(x.reduction, sources_, {&output, 1}, length / SizeOf(x.reduction.dtype),
+                   Stores::kCached);
+}
+
 // The pieces of all members lie alike, so one's own tell where the others' are.
 void DataSteps::ReduceInArena(const Exchange& x, const Step& step) {
   const size_t elem_bytes = SizeOf(x.reduction.dtype);

@@ -26,10 +26,12 @@ class DataSteps {
   void Put(const Exchange& exchange, const Step& step);            // kPush of the own input
   void Reduce(const Exchange& exchange, const Step& step);         // kReduce
   void ReduceFetched(const Exchange& exchange, const Step& step);  // kReduceFetched
-  int Fetch(const Exchange& exchange, const Step& step);           // kFetch: 0 or an errno
-  void Mix(const Exchange& exchange, const Step& step);            // kMix
-  void Sum(const Exchange& exchange, const Step& step);            // k...Sum, kCombineSums
-  void SumHost(const Exchange& exchange, const Step& step);        // kSumHost
+  // As kReduce, of a sum that is staged whole and whose input and output are one piece each.
+  void ReduceStaged(const Exchange& exchange);
+  int Fetch(const Exchange& exchange, const Step& step);     // kFetch: 0 or an errno
+  void Mix(const Exchange& exchange, const Step& step);      // kMix
+  void Sum(const Exchange& exchange, const Step& step);      // k...Sum, kCombineSums
+  void SumHost(const Exchange& exchange, const Step& step);  // kSumHost
 
  private:
   void ReduceInArena(const Exchange& exchange, const Step& step);

@@ -91,6 +91,7 @@ struct Exchange {
   uint64_t launch_mark = 0;
   Time failed_at = 0;      // the communicator did; 0: it has not
   bool streaming = false;  // as the channel was at its begin
+  bool repeats = false;    // it has ended, and may be carried out again (repeat.cc)
   Time busy_since = 0;     // where the first member learns how long an exchange takes:
   Time busy = 0;           // its own begin, and from the last begin on
 

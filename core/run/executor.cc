@@ -55,6 +55,7 @@ void Executor::Begin(Request* request, Channel* channel, uint64_t occurrence, ui
   x->state = ExchangeState::kAwaitReady;
   x->outcome = Outcome::kDone;
   x->schedule = nullptr;
+  x->repeats = channel->repeats = false;
   x->cursor = x->next_peer = x->moved_bytes = 0;
   x->shares_memory = shares_with_all_ || transport_->SharesWith(request->group->members);
   x->blocks.clear();
@@ -72,12 +73,6 @@ void Executor::Begin(Request* request, Channel* channel, uint64_t occurrence, ui
   staging_.Map(x);
   active_.push_back(x);
   Advance(x, now);
-}
-
-void Executor::Recycle(Exchange* exchange) {
-  exchange->own_schedule.reset();
-  exchange->why = Status::Ok();
-  free_.push_back(exchange);
 }
 
 bool Executor::Progress(Time now) {

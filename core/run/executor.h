@@ -14,6 +14,7 @@
 #ifndef COVEY_CORE_RUN_EXECUTOR_H_
 #define COVEY_CORE_RUN_EXECUTOR_H_
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,6 +64,23 @@ class Executor {
   void Begin(Request* request, Channel* channel, uint64_t occurrence, uint32_t entry, void* owner,
              Time now);
 
+  // A small sum that is done may be carried out again without what Begin finds out anew: an equal
+  // request, its stream's next, in the same landing space. repeat.cc; run-X6.
+  //
+  // Whether the exchange, which has ended, may; noted in it.
+  bool NoteRepeats(Exchange* exchange);
+  // The channel's last exchange, to begin once more, for tensors that may lie elsewhere. Null: it was
+  // of another request, or may not.
+  Exchange* TakeRepeat(Request* request, Channel* channel, uint64_t occurrence);
+  void BeginRepeat(Exchange* exchange);
+  // Whether all members have begun.
+  bool AllHaveBegun(Exchange* exchange);
+  // They have, `waited` after this rank, for the counters: carries it out; to be recycled. False:
+  // some begin differs.
+  bool FinishRepeat(Exchange* exchange, Time waited);
+  // From now on it is one that has begun, like any other.
+  void Resume(Exchange* exchange, void* owner, Time now);
+
   // One pass over all exchanges. True if anything moved.
   bool Progress(Time now);
   bool Idle() const { return active_.empty(); }
@@ -109,6 +127,8 @@ class Executor {
   bool LooksForLost(Exchange* exchange);
   void FailCommunicator(Exchange* exchange, Time now);
 
+  Exchange*& KeptPlace(const Channel* channel);
+
   // loss.cc, as Close, OnLoss, AbortAll and AwaitedPeers.
   bool AllHaveLeft(const Exchange& exchange);
   void AbortIfInVain(Exchange* exchange, uint64_t target, size_t index);
@@ -127,6 +147,7 @@ class Executor {
   std::vector<Exchange*> ended_;
   std::vector<Exchange*> free_;
   std::vector<std::unique_ptr<Exchange>> all_;
+  std::array<Exchange*, 64> kept_{};  // to be repeated: by channel, the later one stays
   std::vector<PeerLoss> lost_;
   std::vector<Rank> told_;  // in SignalSome
   Counters counters_;

@@ -10,8 +10,8 @@ namespace {
 // Two threads submit an operation each and wait for it, alone, or with an engine thread, where one
 // of them only looks until it has ended; the last one stops the engine. All return with their
 // results (engine-Q5): no submission (engine-Q6) and no wake-up (engine-E2) is lost, and one thread
-// at a time drives the runtime (engine-E1).
-template <bool kThreaded>
+// at a time drives the runtime (engine-E1). Repeating ones may do so where they submit.
+template <bool kThreaded, bool kRepeats>
 class EngineCase final : public OrdersCase {
  public:
   int threads() const override { return kWaiters + (kThreaded ? 1 : 0); }
@@ -30,7 +30,7 @@ class EngineCase final : public OrdersCase {
     const Engine::Options options{.spin = 0,
                                   .yields = 0,
                                   .recheck = kNever / 4,
-                                  .oversubscribed = true,
+                                  .oversubscribed = !kRepeats,
                                   .threaded = kThreaded};
     engine_ = std::make_unique<Engine>(options, runtime_.get(), transport_.get(), &queue_);
     engine_->Start();
@@ -45,11 +45,13 @@ class EngineCase final : public OrdersCase {
     operation->draw = static_cast<uint64_t>(thread);
     *Tensor(operation->draw) = Runtime::kGiven;
     uint64_t handle = 0;
-    execution_->Expect(queue_.Submit(operation, &handle).ok(), "a submission is refused");
-    engine_->Kick();
+    const Status submitted =
+        kRepeats ? engine_->SubmitRepeat(operation, &handle) : queue_.Submit(operation, &handle);
+    execution_->Expect(submitted.ok(), "a submission is refused");
+    if (!kRepeats) engine_->Kick();
     {
       HeldOperation held(&queue_, handle);
-      Await(*held, kThreaded && thread == 0);
+      Await(*held, kThreaded && !kRepeats && thread == 0);
       held.See();
       const uint64_t result = *Tensor(static_cast<uint64_t>(thread));
       execution_->Expect(result == Runtime::kResult, "an operation has ended without its result");
@@ -90,12 +92,18 @@ class EngineCase final : public OrdersCase {
   int ended_ = 0;
 };
 
+template <bool kThreaded, bool kRepeats>
+std::unique_ptr<OrdersCase> New() {
+  return std::make_unique<EngineCase<kThreaded, kRepeats>>();
+}
+
 }  // namespace
 
 std::vector<NamedCase> EngineCases() {
   const OrdersBounds bounds{.deviations = 2, .most_searched = 4000, .drawn = 3000};
-  return {{"driving", [] { return std::unique_ptr<OrdersCase>(new EngineCase<false>()); }, bounds},
-          {"engine", [] { return std::unique_ptr<OrdersCase>(new EngineCase<true>()); }, bounds}};
+  return {{"driving", New<false, false>, bounds},
+          {"engine", New<true, false>, bounds},
+          {"repeating", New<true, true>, bounds}};
 }
 
 }  // namespace covey

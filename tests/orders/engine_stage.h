@@ -123,6 +123,17 @@ class Runtime {
     is_inside_ = false;
     return kNever;
   }
+  // The first one is left begun, as by a rank whose peers have not come; others end at once.
+  bool MayRepeat() const { return Idle(); }
+  Time Repeat(Operation* operation) {
+    execution_->Expect(!is_inside_, "engine-E1: a thread repeats while another is inside RunOnce");
+    is_inside_ = true;
+    begun_.push_back(operation);
+    is_inside_ = false;
+    bool moved = false;
+    if (operation->draw > 0) RunOnce(&moved);
+    return 0;
+  }
   Time pass_began() const { return 1; }  // Nothing here has a deadline.
   // A pass ends whatever has begun: there are no peers.
   bool AwaitsWord() const { return false; }

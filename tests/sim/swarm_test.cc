@@ -100,6 +100,20 @@ TEST(NamesTest, EverythingHoldsWhereNamesAreDropped) {
   for (const uint64_t count : tally.exchanges) EXPECT_GT(count, 0u);
 }
 
+// Small sums that come again and again, among others, where ranks deviate, join and die.
+TEST(RepeatsTest, EverythingHoldsWhereSumsAreRepeated) {
+  Tally tally;
+  const uint64_t first = FromEnvironment("SIM_BASE", 1) + 600'000;
+  const uint64_t seeds = 2 * kSeedsPerBlock * (std::getenv("TEST_SLOW") == nullptr ? 1 : kSlow);
+  for (uint64_t seed = first; seed < first + seeds && !HasFailure(); ++seed)
+    tally.Add(Try(seed, Focus::kRepeats).tally);
+  if (HasFailure() || kSeedsPerBlock < 100) return;
+  EXPECT_GT(tally.repeats_done, 500u);
+  EXPECT_GT(tally.repeats_begun, 500u);
+  EXPECT_GT(tally.losses, 0u);
+  for (const uint64_t count : tally.exchanges) EXPECT_GT(count, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Blocks, SwarmTest, testing::Range(0, kBlocks));
 
 TEST(ReplayTest, ASeedGivesTheSameTraceAgainAndNoOtherDoes) {

@@ -35,6 +35,8 @@ void Tally::Add(const Tally& other) {
   for (size_t i = 0; i < exchanges.size(); ++i) exchanges[i] += other.exchanges[i];
   losses += other.losses;
   drops += other.drops;
+  repeats_begun += other.repeats_begun;
+  repeats_done += other.repeats_done;
 }
 
 Journal::Journal(const Options& options)

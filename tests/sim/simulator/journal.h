@@ -32,7 +32,8 @@ struct Tally {
   std::array<uint64_t, kNumStatusCodes> ended{};  // operations by how they ended
   std::array<uint64_t, 3> exchanges{};            // by Outcome
   uint64_t losses = 0;
-  uint64_t drops = 0;  // of streams, by a rank
+  uint64_t drops = 0;                            // of streams, by a rank
+  uint64_t repeats_begun = 0, repeats_done = 0;  // see Runtime::Repeat
 
   void Add(const Tally& other);
 };

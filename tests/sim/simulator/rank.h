@@ -84,6 +84,8 @@ class SimRank {
   void JudgeCoded(const Ticket& ticket);
   void JudgeJoin(const Ticket& ticket);
   void JudgeFailure(const Ticket& ticket, const Status& status);
+  Operation* AgainOr(Operation* fresh);
+  Status HandIn(Operation* operation, uint64_t* handle);
   void MakeLate(Ticket* ticket);
   void JudgeDevice(const Ticket& ticket, const Status& status);
   void Fail(const Ticket& ticket, const std::string& what);

@@ -53,12 +53,16 @@ class Simulation final : public InprocWatcher {
   Verdict Run() {
     while (job_.journal->failure().empty() && !IsOver()) Step();
     if (job_.journal->failure().empty()) CheckRest();
-    const Verdict verdict{.seed = job_.seed,
-                          .failure = job_.journal->failure(),
-                          .swarm = job_.swarm.ToString(),
-                          .hash = job_.journal->hash(),
-                          .steps = steps_,
-                          .tally = job_.journal->tally()};
+    Verdict verdict{.seed = job_.seed,
+                    .failure = job_.journal->failure(),
+                    .swarm = job_.swarm.ToString(),
+                    .hash = job_.journal->hash(),
+                    .steps = steps_,
+                    .tally = job_.journal->tally()};
+    for (const auto& rank : ranks_) {
+      verdict.tally.repeats_begun += rank->runtime().counters().repeats_begun;
+      verdict.tally.repeats_done += rank->runtime().counters().repeats_done;
+    }
     // Calls of dead ranks must be run to their end, or their stacks would leak.
     job_.journal->Close();
     job_.stop = true;

@@ -81,6 +81,24 @@ void SetFocus(Focus focus, Rng apart, Swarm* s) {
     if (s->joining) s->most_kills = 0;
     return;
   }
+  if (focus == Focus::kRepeats) {
+    s->repeats = true;
+    s->algorithm = "auto";
+    s->flat_bytes = Pick<size_t>(&apart, {128, 1024});  // what is longer is no small sum
+    s->segment_bytes = 4096;
+    s->fusion_bytes = apart.Percent(40) ? 1 << 20 : 0;
+    s->fusion_window = kSecond;
+    s->mirrored = false;  // whose ranks share no memory
+    s->training = false;
+    s->streams = 1 + apart.Below(4);
+    s->ops = 60;
+    s->window = 1 + apart.Below(3);
+    s->wait_percent = Pick<uint64_t>(&apart, {20, 60, 100, 100});
+    if (s->joining) s->most_kills = 0;
+    s->change_percent = std::min<uint64_t>(s->change_percent, 20);
+    if (apart.Percent(30)) s->retire = {.patience = 1 + apart.Below(4), .batch = 1};
+    return;
+  }
   if (focus == Focus::kReports) {
     s->stall_warning = 200 * kMillisecond;
     s->mailbox_messages = 2;
@@ -101,7 +119,7 @@ void SetFocus(Focus focus, Rng apart, Swarm* s) {
 
 Focus FocusNamed(std::string_view name) {
   constexpr std::string_view kNames[] = {"none",    "losses", "agreed", "direct",
-                                         "reports", "joins",  "names"};
+                                         "reports", "joins",  "names",  "repeats"};
   const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
   return found == std::end(kNames) ? Focus::kNone : static_cast<Focus>(found - kNames);
 }
@@ -158,6 +176,7 @@ std::string Swarm::ToString() const {
   say("leaving", leaving);
   say("coding", coding);
   say("joining", joining);
+  say("repeats", repeats);
   say_time("device", device_delay);
   if (device_memory > 0) say("device_memory", device_memory);
   if (opens_nothing >= 0) say("opens_nothing", static_cast<uint64_t>(opens_nothing));

@@ -23,6 +23,7 @@ enum class Focus : uint8_t {
   kReports,  // stalls, and mailboxes that are full
   kJoins,    // ranks that run out of data
   kNames,    // names that are dropped, and come again
+  kRepeats,  // small sums that come again and again
 };
 Focus FocusNamed(std::string_view name);  // "losses"; kNone of a name that it does not know
 
@@ -54,6 +55,7 @@ struct Swarm {
   bool leaving = false;          // a finished rank leaves at once
   bool coding = false;           // some reductions travel encoded
   bool joining = false;          // ranks run out of data; later all go on together
+  bool repeats = false;          // sums that come again begin where they are submitted
   size_t device_memory = 0;      // that devices may have in common, odd ranks half of it; 0: none
   int32_t opens_nothing = -1;    // this rank's device does not open that of others; -1: all do
   Time device_delay = 0;  // inputs are computed by a device, at most so late; 0: there is none

@@ -149,5 +149,98 @@ TEST_F(TensorQueueTest, CallbacksFireOnceWithTheStatus) {
   EXPECT_EQ(seen.code, StatusCode::kMismatch);
 }
 
+// Submitted, ended as told, and released.
+class RepeatedTest : public TensorQueueTest {
+ protected:
+  Operation* RunNamed(const std::string& name, const Status& status = Status::Ok()) {
+    Operation* operation = NewNamed(name);
+    const uint64_t handle = SubmitOk(operation);
+    std::vector<Operation*> taken;
+    queue_.TakeAll(&taken);
+    operation->repeats = true;
+    Finish(operation, status);
+    EXPECT_TRUE(queue_.Release(handle));
+    return operation;
+  }
+};
+
+TEST_F(RepeatedTest, StaysWithItsRequestUnderANewHandle) {
+  Operation* operation = RunNamed("x");
+  const uint64_t old = operation->handle;
+  EXPECT_EQ(queue_.TakeRepeatable(0, "y"), nullptr);
+  EXPECT_EQ(queue_.TakeRepeatable(7, "x"), nullptr) << "of another group";
+  EXPECT_EQ(queue_.TakeRepeatable(0, "x"), operation);
+  EXPECT_EQ(queue_.TakeRepeatable(0, "x"), nullptr) << "taken";
+  EXPECT_EQ(operation->name, "x");
+  EXPECT_EQ(SubmitOk(operation), old);
+  EXPECT_EQ(queue_.Find(old), operation);
+}
+
+TEST_F(RepeatedTest, OnesThatFailOrAreRefusedDoNotStay) {
+  RunNamed("x", Status::Aborted("gone"));
+  EXPECT_EQ(queue_.TakeRepeatable(0, "x"), nullptr) << "engine-Q7";
+  RunNamed("x");
+  queue_.Discard(queue_.TakeRepeatable(0, "x"));
+  EXPECT_EQ(queue_.TakeRepeatable(0, "x"), nullptr);
+  EXPECT_EQ(queue_.New()->name, "") << "a discarded one is empty";
+}
+
+TEST_F(RepeatedTest, NewOnesAreEmptyAndFewStay) {
+  constexpr int kNames = 500;
+  for (int i = 0; i < kNames; ++i) RunNamed("x" + std::to_string(i));
+  for (int i = 0; i < kNames; ++i) {
+    const Operation* operation = queue_.New();
+    EXPECT_EQ(operation->name, "");
+    EXPECT_FALSE(operation->repeats);
+  }
+  int kept = 0;
+  for (int i = 0; i < kNames; ++i)
+    kept += queue_.TakeRepeatable(0, "x" + std::to_string(i)) == nullptr ? 0 : 1;
+  EXPECT_GT(kept, 10);
+  EXPECT_LE(kept, 64);
+}
+
+TEST_F(RepeatedTest, NoneStaysOfANameThatIsForgotten) {
+  Operation* operation = RunNamed("x");
+  NameMemo* memo = operation->memo;
+  ASSERT_NE(memo, nullptr);
+  queue_.Forget({memo});
+  EXPECT_EQ(queue_.TakeRepeatable(0, "x"), nullptr) << "engine-Q7";
+  EXPECT_EQ(queue_.known_names(), 0u);
+}
+
+TEST_F(RepeatedTest, IsTakenAtOnceUnlessOthersAreQueued) {
+  RunNamed("x");
+  uint64_t handle = 0;
+  bool is_taken = false;
+  std::vector<Operation*> queued;
+  Operation* first = queue_.TakeRepeatable(0, "x");
+  ASSERT_TRUE(queue_.SubmitTaken(first, &handle, &is_taken).ok());
+  EXPECT_TRUE(is_taken);
+  EXPECT_FALSE(queue_.HasQueued());
+  EXPECT_EQ(queue_.in_flight(), 1u);
+  EXPECT_FALSE(queue_.SubmitTaken(NewNamed("x"), &handle, &is_taken).ok()) << "engine-Q2";
+  Operation* other = NewNamed("y");
+  SubmitOk(other);
+  Operation* last = NewNamed("z");
+  ASSERT_TRUE(queue_.SubmitTaken(last, &handle, &is_taken).ok());
+  EXPECT_FALSE(is_taken) << "engine-Q8";
+  queue_.TakeAll(&queued);
+  EXPECT_EQ(queued, (std::vector<Operation*>{other, last}));
+}
+
+TEST_F(RepeatedTest, AnEndIsSeenWithItsStatus) {
+  Operation* operation = NewNamed("x");
+  const uint64_t handle = SubmitOk(operation);
+  Status status = Status::Ok();
+  EXPECT_FALSE(queue_.See(handle, &status));
+  Finish(operation, Status::Aborted("gone"));
+  EXPECT_TRUE(queue_.See(handle, &status));
+  EXPECT_EQ(status.code(), StatusCode::kAborted);
+  EXPECT_EQ(queue_.waits(), 1u) << "agree-N7";
+  EXPECT_TRUE(queue_.Release(handle));
+  EXPECT_FALSE(queue_.See(handle, &status));
+}
+
 }  // namespace
 }  // namespace covey

@@ -1,0 +1,82 @@
+// An operation that repeats the one before, carried out where it is submitted.
+//
+// A program that averages a loss or a metric in each step submits the same small sum again and
+// again, and waits for it at once. A pass over all stages costs several times as much as the sum.
+// While nothing else is in flight only the steps of that one exchange are needed: this rank's begin,
+// a look at those of its peers, and the sum. On the wire it is an exchange like any other; if some
+// peer has not begun it becomes one on this rank, too.
+#include "core/base/processor.h"
+#include "core/engine/runtime.h"
+
+namespace covey {
+namespace {
+
+// So many, then a pass: messages, losses and time are seen to.
+constexpr uint32_t kMostRepeats = 64;
+// How often it looks for the begins of peers: closely, then with pauses. The waiter looks longer.
+constexpr int kCloseLooks = 32;
+constexpr int kLooks = 128;
+
+}  // namespace
+
+bool Runtime::MayRepeat() {
+  // engine-E6: no stage that a pass would run has anything to do, as far as is known without it.
+  return repeats_ < kMostRepeats && timeline_ == nullptr && lost_.empty() && join_.IsQuiet() &&
+         Idle() && !transport_->HasMail();
+}
+
+Time Runtime::Repeat(Operation* operation) {
+  ++repeats_;
+  Stream* stream = negotiator_.StreamToRepeat(*operation);
+  Exchange* x = nullptr;
+  if (stream != nullptr) x = executor_.TakeRepeat(operation, &stream->channel, stream->occurrence);
+  if (x == nullptr) {
+    TakeNow(operation);
+    return 0;
+  }
+  ++counters_.repeats_begun;
+  if (options_.observer != nullptr)
+    options_.observer->OnBegin(transport_->rank(), IdOf(*stream), x->entry);
+  executor_.BeginRepeat(x);
+  Time waits_since = 0;
+  bool all = executor_.AllHaveBegun(x);
+  for (int looks = 0; !all && looks < kLooks; ++looks) {
+    if (looks == kCloseLooks) waits_since = options_.clock->Now();
+    if (looks >= kCloseLooks) Pause();
+    all = executor_.AllHaveBegun(x);
+  }
+  const Time waited = waits_since == 0 ? 0 : options_.clock->Now() - waits_since;
+  if (!all || !executor_.FinishRepeat(x, waited)) {
+    // engine-E7: it has begun: the passes to come find it as if a pass had begun it.
+    const Time now = options_.clock->Now();
+    operation->submitted_at = now;
+    negotiator_.Submit(operation);
+    negotiator_.startable().clear();
+    executor_.Resume(x, stream, now);
+    return waited;
+  }
+  if (options_.observer != nullptr) {
+    options_.observer->OnExchangeEnd(transport_->rank(), IdOf(*stream), Outcome::kDone);
+    options_.observer->OnEnd(transport_->rank(), *operation, Status::Ok());
+  }
+  negotiator_.OnRepeated(stream);
+  executor_.Recycle(x);
+  ++counters_.ended;
+  ++counters_.repeats_done;
+  finished_.push_back({operation, Status::Ok()});
+  queue_->Finish(&finished_);
+  return waited;
+}
+
+// As a pass that has nothing else to do.
+void Runtime::TakeNow(Operation* operation) {
+  const Time now = options_.clock->Now();
+  operation->submitted_at = now;
+  stall_.OnSubmit(operation->kind, operation->name, now);
+  Submit(operation);
+  bool moved = false;
+  StartAndProgress(now, &moved);
+  FinishEnded(&moved);
+}
+
+}  // namespace covey
