@@ -19,8 +19,8 @@ QUEUE_MUTANTS = {
 REPEATS_MUTANTS = {
     "e6_repeats_what_others_have_joined": (["core/engine/runtime_repeat.cc"], "repeats"),
     "e7_begun_begins_again": (["core/engine/runtime_repeat.cc"], "repeats"),
-    "n1_repeat_uses_no_occurrence": (["core/agree/negotiator.cc"], "repeats"),
+    "n1_repeat_uses_no_occurrence": (["core/agree/stream_table.cc"], "repeats"),
     "n4_repeats_what_differs": (["core/run/repeat.cc"], "repeats"),
-    "n8_repeats_while_frozen": (["core/agree/negotiator.cc"], "repeats"),
+    "n8_repeats_while_frozen": (["core/agree/stream_table.cc"], "repeats"),
     "x6_landing_space_is_another": (["core/run/repeat.cc"], "repeats"),
 }

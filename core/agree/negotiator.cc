@@ -129,21 +129,6 @@ void Negotiator::Apply(Stream* stream, Event event, const Message* answer, const
   }
 }
 
-Stream* Negotiator::StreamToRepeat(const Request& request) const {
-  auto* stream = request.memo != nullptr ? static_cast<Stream*>(request.memo->stream) : nullptr;
-  // agree-N3: what Advance would begin in-band, and nothing else of the stream waits.
-  if (stream == nullptr || stream->state != StreamState::kIdle || stream->Front() != nullptr ||
-      stream->bundle != nullptr || stream->occurrence >= stream->frozen_from ||
-      !stream->channel.Exists())
-    return nullptr;
-  return stream;
-}
-
-void Negotiator::OnRepeated(Stream* stream) {
-  ++stream->occurrence;
-  streams_.Touch(stream);
-}
-
 void Negotiator::Announce(Stream* stream) {
   const Request* front = stream->Front();
   Message m{.type = MessageType::kAnnounce,

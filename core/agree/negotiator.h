@@ -65,11 +65,6 @@ class Negotiator {
 
   // `request` is borrowed until it appears in ended().
   const Stream& Submit(Request* request);
-  // The stream whose next occurrence `request` would be, where it would begin at once and in-band
-  // if it fits the last entry; null otherwise.
-  Stream* StreamToRepeat(const Request& request) const;
-  // That occurrence has been carried out.
-  void OnRepeated(Stream* stream);
   void OnAnswer(const Message& message);  // kAgreed, kError
   void OnFreeze(const Message& message);
   void OnSwitch(const Message& message);

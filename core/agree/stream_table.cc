@@ -16,8 +16,23 @@ Stream* StreamTable::Use(const Request& request) {
       stream->memo = request.memo;
     }
   }
-  Touch(stream);
+  stream->last_used = ++submissions_;
   return stream;
+}
+
+Stream* StreamTable::ToRepeat(const Request& request) {
+  auto* stream = request.memo != nullptr ? static_cast<Stream*>(request.memo->stream) : nullptr;
+  if (stream == nullptr || stream->state != StreamState::kIdle || stream->Front() != nullptr)
+    return nullptr;
+  // engine-E6: what Negotiator::Advance would begin in-band; agree-N7, agree-N8: and alone.
+  if (stream->bundle != nullptr || stream->occurrence >= stream->frozen_from) return nullptr;
+  return stream->channel.Exists() ? stream : nullptr;
+}
+
+void StreamTable::OnRepeated(Stream* stream) {
+  // engine-E6: agree-N1: as every exchange, it uses one occurrence.
+  ++stream->occurrence;
+  stream->last_used = ++submissions_;
 }
 
 Stream* StreamTable::FindOrMake(const Request& request) {

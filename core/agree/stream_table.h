@@ -29,8 +29,11 @@ class StreamTable {
 
   // The stream that this request is a use of; its memo, if any, remembers it.
   Stream* Use(const Request& request);
-  // The same for one that is known.
-  void Touch(Stream* stream) { stream->last_used = ++submissions_; }
+  // The stream whose next occurrence `request` would be, where it would begin at once, alone and
+  // in-band if it fits the last entry; null otherwise.
+  static Stream* ToRepeat(const Request& request);
+  // That occurrence has been carried out.
+  void OnRepeated(Stream* stream);
   // null: nothing of it has been submitted.
   Stream* Find(const OperationId& id) const;
   // All, in the order of their first use (reports; deterministic).

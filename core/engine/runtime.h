@@ -120,6 +120,7 @@ class Runtime {
   void WatchPeers(Time now);
   void CloseIfLost(const Stream& stream);
   void TakeNow(Operation* operation);
+  bool AllBegin(Exchange* exchange, Time* waited);
   void Drop(const Message& message);
   void StartAndProgress(Time now, bool* moved);
   void HandleEnded(Exchange* exchange, Time now);

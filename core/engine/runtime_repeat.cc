@@ -2,9 +2,9 @@
 //
 // A program that averages a loss or a metric in each step submits the same small sum again and
 // again, and waits for it at once. A pass over all stages costs several times as much as the sum.
-// While nothing else is in flight only the steps of that one exchange are needed: this rank's begin,
-// a look at those of its peers, and the sum. On the wire it is an exchange like any other; if some
-// peer has not begun it becomes one on this rank, too.
+// While nothing else is in flight only the steps of that one exchange are needed: this rank's
+// begin, a look at those of its peers, and the sum. On the wire it is an exchange like any other;
+// if some peer has not begun it becomes one on this rank, too.
 #include "core/base/processor.h"
 #include "core/engine/runtime.h"
 
@@ -27,7 +27,7 @@ bool Runtime::MayRepeat() {
 
 Time Runtime::Repeat(Operation* operation) {
   ++repeats_;
-  Stream* stream = negotiator_.StreamToRepeat(*operation);
+  Stream* stream = StreamTable::ToRepeat(*operation);
   Exchange* x = nullptr;
   if (stream != nullptr) x = executor_.TakeRepeat(operation, &stream->channel, stream->occurrence);
   if (x == nullptr) {
@@ -35,21 +35,15 @@ Time Runtime::Repeat(Operation* operation) {
     return 0;
   }
   ++counters_.repeats_begun;
+  stall_.OnRepeat(operation->kind, operation->name);
   if (options_.observer != nullptr)
     options_.observer->OnBegin(transport_->rank(), IdOf(*stream), x->entry);
   executor_.BeginRepeat(x);
-  Time waits_since = 0;
-  bool all = executor_.AllHaveBegun(x);
-  for (int looks = 0; !all && looks < kLooks; ++looks) {
-    if (looks == kCloseLooks) waits_since = options_.clock->Now();
-    if (looks >= kCloseLooks) Pause();
-    all = executor_.AllHaveBegun(x);
-  }
-  const Time waited = waits_since == 0 ? 0 : options_.clock->Now() - waits_since;
-  if (!all || !executor_.FinishRepeat(x, waited)) {
-    // engine-E7: it has begun: the passes to come find it as if a pass had begun it.
+  Time waited = 0;
+  if (!AllBegin(x, &waited) || !executor_.FinishRepeat(x, waited)) {
     const Time now = options_.clock->Now();
     operation->submitted_at = now;
+    // engine-E7: it has begun: the passes to come find it as if a pass had begun it.
     negotiator_.Submit(operation);
     negotiator_.startable().clear();
     executor_.Resume(x, stream, now);
@@ -59,13 +53,26 @@ Time Runtime::Repeat(Operation* operation) {
     options_.observer->OnExchangeEnd(transport_->rank(), IdOf(*stream), Outcome::kDone);
     options_.observer->OnEnd(transport_->rank(), *operation, Status::Ok());
   }
-  negotiator_.OnRepeated(stream);
+  negotiator_.streams().OnRepeated(stream);
   executor_.Recycle(x);
   ++counters_.ended;
   ++counters_.repeats_done;
   finished_.push_back({operation, Status::Ok()});
   queue_->Finish(&finished_);
   return waited;
+}
+
+// Looks for the begins of the others for a while.
+bool Runtime::AllBegin(Exchange* x, Time* waited) {
+  bool all = executor_.AllHaveBegun(x);
+  Time since = 0;
+  for (int looks = 0; !all && looks < kLooks; ++looks) {
+    if (looks == kCloseLooks) since = options_.clock->Now();
+    if (looks >= kCloseLooks) Pause();
+    all = executor_.AllHaveBegun(x);
+  }
+  if (since != 0) *waited = options_.clock->Now() - since;
+  return all;
 }
 
 // As a pass that has nothing else to do.

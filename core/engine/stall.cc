@@ -29,6 +29,11 @@ void Stall::OnSubmit(Kind kind, const std::string& name, Time now) {
   last_submit_ = now;
 }
 
+void Stall::OnRepeat(Kind kind, const std::string& name) {
+  last_kind_ = kind;
+  last_name_ = name;
+}
+
 std::string Stall::LastOperation(Time now) const {
   if (last_submit_ == 0) return "nothing submitted yet";
   const std::string name = last_name_.empty()

@@ -23,10 +23,11 @@ class Stall {
  public:
   Stall(Rank self, Log* log) : self_(self), log_(log) {}
 
-  // The last one was submitted again since the pass before.
-  void OnRepeats(Time now) { last_submit_ = now; }
   // Something was submitted here; `what` as it appears in answers.
   void OnSubmit(Kind kind, const std::string& name, Time now);
+  // The same without a look at the clock; the next pass says about when it was.
+  void OnRepeat(Kind kind, const std::string& name);
+  void OnRepeats(Time now) { last_submit_ = now; }
 
   // `missing` have not submitted `what` for `waited`: says so, and asks them where they are.
   void OnMissing(const OperationId& id, const std::string& what,

@@ -182,6 +182,7 @@ void TensorQueue::FinishOne(Ended* ended) {
   operation->claimed = nullptr;
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   operation->status = std::move(ended->status);
+  // engine-Q7: an error is not repeated.
   operation->repeats &= operation->status.ok();
   if (operation->callback != nullptr) {
     in_use_.Remove(operation);

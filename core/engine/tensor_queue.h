@@ -40,8 +40,8 @@ class TensorQueue {
   // Queues it and gives it a handle; InvalidArgument when its name is already in flight in its
   // group, or another operation in flight uses its memory (then it is discarded).
   Status Submit(Operation* operation, uint64_t* handle);
-  // Holder of the progress lock: the same; true in *is_taken: it is not queued, and the caller hands
-  // it to the runtime. False: others are queued before it.
+  // Holder of the progress lock: the same; true in *is_taken: it is not queued, and the caller
+  // hands it to the runtime. False: others are queued before it.
   Status SubmitTaken(Operation* operation, uint64_t* handle, bool* is_taken);
 
   // The caller is about to wait for it. Counts once per operation: what was submitted before and

@@ -69,8 +69,8 @@ class Executor {
   //
   // Whether the exchange, which has ended, may; noted in it.
   bool NoteRepeats(Exchange* exchange);
-  // The channel's last exchange, to begin once more, for tensors that may lie elsewhere. Null: it was
-  // of another request, or may not.
+  // The channel's last exchange, to begin once more, for tensors that may lie elsewhere. Null: it
+  // was of another request, or may not.
   Exchange* TakeRepeat(Request* request, Channel* channel, uint64_t occurrence);
   void BeginRepeat(Exchange* exchange);
   // Whether all members have begun.

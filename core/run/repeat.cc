@@ -56,7 +56,7 @@ bool Executor::AllHaveBegun(Exchange* x) {
 }
 
 bool Executor::FinishRepeat(Exchange* x, Time waited) {
-  // agree-N4: as in Advance.
+  // engine-E6: agree-N4: as in Advance.
   if (!begins_.Agree(x)) return false;
   data_steps_.ReduceStaged(*x);
   // How long the sum takes is not looked at: a clock costs as much.
