@@ -285,7 +285,8 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
   const auto end = exchange->outcome == Outcome::kDone   ? Negotiator::ExchangeEnd::kDone
                    : exchange->outcome == Outcome::kVoid ? Negotiator::ExchangeEnd::kVoid
                                                          : Negotiator::ExchangeEnd::kAborted;
-  if (executor_.NoteRepeats(exchange) && stream->carries == nullptr && !exchange->request->is_proxy)
+  const bool is_of_operation = stream->carries == nullptr && !exchange->request->is_proxy;
+  if (is_of_operation && executor_.NoteRepeats(exchange))
     static_cast<Operation*>(exchange->request)->repeats = true;
   negotiator_.OnExchangeEnd(stream, end, std::move(exchange->why));
   executor_.Recycle(exchange);

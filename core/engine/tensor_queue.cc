@@ -40,6 +40,11 @@ Operation* TensorQueue::TakeRepeatable(uint64_t group, std::string_view name) {
   const std::lock_guard lock(mutex_);
   Operation*& kept = KeptPlace(group, name);
   if (kept == nullptr || kept->group->key != group || kept->name != name) return nullptr;
+  auto* known = static_cast<Known*>(kept->memo);
+  if (known->in_flight != nullptr) return nullptr;
+  // engine-Q7: its name is in flight from now on, so that it is not forgotten meanwhile.
+  known->in_flight = kept;
+  kept->claimed = &known->in_flight;
   return std::exchange(kept, nullptr);
 }
 
@@ -69,6 +74,7 @@ void TensorQueue::Discard(Operation* operation) {
 
 void TensorQueue::Reuse(Operation* operation) {
   in_use_.Remove(operation);
+  FreeName(operation);
   // engine-Q1: a new generation: the old number names nothing any more.
   operation->handle += uint64_t{1} << kSlotBits;
   operation->status = Status::Ok();
@@ -86,6 +92,12 @@ void TensorQueue::Reuse(Operation* operation) {
   free_.push_back(static_cast<uint32_t>((operation->handle & kSlotMask) - 1));
 }
 
+void TensorQueue::FreeName(Operation* operation) {
+  // engine-Q2: the name is free before `ended` is visible: the caller may submit it at once.
+  if (operation->claimed != nullptr) *operation->claimed = nullptr;
+  operation->claimed = nullptr;
+}
+
 TensorQueue::Known& TensorQueue::KnownOf(const Operation& operation) {
   if (operation.memo != nullptr) return *static_cast<Known*>(operation.memo);
   const uint64_t group = operation.group->key;
@@ -101,7 +113,7 @@ TensorQueue::Known& TensorQueue::KnownOf(const Operation& operation) {
 Status TensorQueue::Claim(Operation* operation) {
   Known* known = operation->name.empty() ? nullptr : &KnownOf(*operation);
   // engine-Q2: two operations of one name in flight would take different occurrences per rank.
-  if (known != nullptr && known->in_flight != nullptr)
+  if (known != nullptr && known->in_flight != nullptr && known->in_flight != operation)
     return Status::InvalidArgument(
         Described(*operation) +
         " is already in flight on this rank: wait for it first, or use another name");
@@ -177,9 +189,7 @@ void TensorQueue::Finish(std::vector<Ended>* ended) {
 
 void TensorQueue::FinishOne(Ended* ended) {
   Operation* operation = ended->operation;
-  // engine-Q2: the name is free before `ended` is visible: the caller may submit it at once.
-  if (operation->claimed != nullptr) *operation->claimed = nullptr;
-  operation->claimed = nullptr;
+  FreeName(operation);
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   operation->status = std::move(ended->status);
   // engine-Q7: an error is not repeated.

@@ -122,6 +122,7 @@ class TensorQueue {
   Status Enter(Operation* operation, uint64_t* handle);
   Known& KnownOf(const Operation& operation);
   Status Claim(Operation* operation);  // its name and its memory
+  static void FreeName(Operation* operation);
   void Reuse(Operation* operation);
   void ReuseIfOver(Operation* operation);
   Operation* FindLocked(uint64_t handle);

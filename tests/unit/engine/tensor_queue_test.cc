@@ -171,6 +171,10 @@ TEST_F(RepeatedTest, StaysWithItsRequestUnderANewHandle) {
   EXPECT_EQ(queue_.TakeRepeatable(7, "x"), nullptr) << "of another group";
   EXPECT_EQ(queue_.TakeRepeatable(0, "x"), operation);
   EXPECT_EQ(queue_.TakeRepeatable(0, "x"), nullptr) << "taken";
+  uint64_t refused = 0;
+  EXPECT_FALSE(queue_.Submit(NewNamed("x"), &refused).ok()) << "engine-Q2";
+  queue_.Forget({operation->memo});
+  EXPECT_EQ(queue_.known_names(), 1u) << "engine-Q7";
   EXPECT_EQ(operation->name, "x");
   EXPECT_EQ(SubmitOk(operation), old);
   EXPECT_EQ(queue_.Find(old), operation);
@@ -180,6 +184,8 @@ TEST_F(RepeatedTest, OnesThatFailOrAreRefusedDoNotStay) {
   RunNamed("x", Status::Aborted("gone"));
   EXPECT_EQ(queue_.TakeRepeatable(0, "x"), nullptr) << "engine-Q7";
   RunNamed("x");
+  queue_.Discard(queue_.TakeRepeatable(0, "x"));
+  RunNamed("x");  // the name is free
   queue_.Discard(queue_.TakeRepeatable(0, "x"));
   EXPECT_EQ(queue_.TakeRepeatable(0, "x"), nullptr);
   EXPECT_EQ(queue_.New()->name, "") << "a discarded one is empty";
