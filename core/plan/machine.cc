@@ -5,9 +5,6 @@
 namespace covey {
 namespace {
 
-constexpr size_t kSlots =
-    3;  // kMinLandingSlots of core/base/channel.h: with more, all is over for longer
-
 std::string Number(uint64_t value) { return std::to_string(value); }
 std::string RankText(int32_t rank) { return "rank " + std::to_string(rank); }
 
@@ -37,7 +34,7 @@ Machine::Machine(const Problem& problem, std::span<const Schedule> schedules, Op
       user_memory_.emplace_back(OutputBytes(problem, rank), n, Content{}, user);
       m.output = &user_memory_.back();
     }
-    for (size_t slot = 0; slot < kSlots; ++slot)
+    for (size_t slot = 0; slot < problem.depth; ++slot)
       m.slots.emplace_back(problem.slot_bytes, n, Content{}, Access{});
   }
 }
@@ -109,7 +106,7 @@ std::string Machine::BeginNext(int32_t me) {
   Member& m = Of(me);
   const uint32_t slot = schedules_[static_cast<size_t>(me)].slots;
   const HeldBytes garbage = {{0, problem_.slot_bytes, {}}};
-  Access user = m.slots[slot % kSlots].Write(0, problem_.slot_bytes, me, m.epochs, garbage);
+  Access user = m.slots[slot % problem_.depth].Write(0, problem_.slot_bytes, me, m.epochs, garbage);
   for (int32_t j = 0; problem_.mirrored && user.rank < 0 && j < problem_.size; ++j)
     if (ReadsMirror(problem_, j, me))
       user = MirrorOf(j, me, slot)->Write(0, problem_.slot_bytes, me, m.epochs, garbage);
@@ -177,7 +174,7 @@ Status Machine::CheckQuiet() const {
 // A landing slot of `owner` as `reader` sees it, where it is not its own.
 Region* Machine::MirrorOf(int32_t reader, int32_t owner, uint32_t slot) {
   const auto [mirror, _] = Of(reader).mirrors.try_emplace(
-      {owner, slot % kSlots}, problem_.slot_bytes, problem_.size, Content{}, Access{});
+      {owner, slot % problem_.depth}, problem_.slot_bytes, problem_.size, Content{}, Access{});
   return &mirror->second;
 }
 
@@ -194,7 +191,7 @@ std::string Machine::Find(int32_t me, const Buffer& b, uint64_t length, Region**
   *region = b.place == Place::kInput    ? m.input
             : b.place == Place::kOutput ? m.output
             : mirrored                  ? MirrorOf(me, b.index, b.slot)
-                                        : &m.slots[b.slot % kSlots];
+                                        : &m.slots[b.slot % problem_.depth];
   if ((*region)->Holds(b.offset, length)) return {};
   return Number(length) + " bytes at " + ToString(b) + " reach beyond its " +
          Number((*region)->length_bytes());

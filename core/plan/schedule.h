@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/channel.h"
 #include "core/base/collective.h"
 #include "core/base/encoded_layout.h"
 #include "core/base/types.h"
@@ -139,6 +140,7 @@ struct Problem {
   DType dtype = DType::kF32;
   uint64_t length_bytes = 0;  // allreduce, broadcast, reducescatter: of the (fused) message
   uint64_t slot_bytes = 64;
+  uint32_t depth = kMinLandingSlots;  // landing slots of each member
   EncodedLayout form;  // of the codec of float32 that is reduced or mixed; none: elements travel
   bool encodes_sums = false;  // whether sums of contributions may be encoded instead of each
   // Bytes. allgather: [size] of each member's input. reducescatter: [size] of each member's output;

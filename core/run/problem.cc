@@ -64,6 +64,7 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   p.form = r.form;
   p.encodes_sums = r.form.Codes() && !r.feeds_back;
   p.slot_bytes = x.channel->slot_bytes;
+  p.depth = x.channel->depth;
   p.cache_bytes = cache_bytes;
   p.length_bytes = Gathers(r.kind) ? 0 : x.input.length_bytes();
   p.by_ipc = x.by_ipc;

@@ -1,16 +1,20 @@
-// allreduce/staged: reduce-scatter and all-gather inside the landing slots, segment by segment.
+// allreduce/staged: reduce-scatter and all-gather inside the landing slots, some segments at a time.
 //
 // For ordinary (private) memory and more than two ranks: each rank reduces 1/n of every segment and
-// copies the rest from the others, so that reads do not grow with n. Per rank, n ranks, m bytes, T
-// segments: T + 1 ticks; m bytes staged, m reduced from landing slots, m copied out.
+// copies the rest from the others, so that reads do not grow with n. Per rank, n ranks, m bytes, B
+// batches of segments: B + 1 ticks; m bytes staged, m reduced from landing slots, m copied out.
 //
-// Worked example, 4 ranks, segment t: the segments of all ranks lie in landing[*].t. Rank 1 reduces
-// quarter 1 of all four slots into quarter 1 of its own slot (no other rank reads that quarter of
-// it), signals, waits for all, and copies quarter c from rank c's slot.
+// The first batch is the segment that is staged at the begin. A later one has as many segments as a
+// third of the slots, and at most kMostInBatch: with each tick all ranks wait for each other, which
+// costs most where ranks share cores.
 //
-// Why 3 slots suffice (plan-S3): segment t+1 overwrites the slot of t-2. I write it after waiting
-// for all ticks >= t+1, and a peer signals t+1 after it copied t-2 out. The same holds across
-// exchanges of a channel.
+// Worked example, 4 ranks, batch b of one segment t: the segments of all ranks lie in landing[*].t.
+// Rank 1 reduces quarter 1 of all four slots into quarter 1 of its own slot (no other rank reads
+// that quarter of it), signals, waits for all, and copies quarter c from rank c's slot.
+//
+// Why a third of the slots suffices for a batch (plan-S3): batch b+1 overwrites slots of b-2 or
+// before. I write them after waiting for all ticks >= b+1, and a peer signals b+1 after it copied
+// b-2 out. The same holds across exchanges of a channel.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
@@ -20,6 +24,8 @@ namespace covey {
 namespace {
 
 constexpr uint64_t kAlign = 64;
+// More bytes than a core's own cache holds of all that passes through it are no faster.
+constexpr uint32_t kMostInBatch = 8;
 
 bool Fits(const Problem& p) { return p.length_bytes > 0; }
 
@@ -31,43 +37,59 @@ uint64_t PieceBegin(uint64_t segment_bytes, int32_t index, int32_t size) {
                   lines * static_cast<uint64_t>(index) / static_cast<uint64_t>(size) * kAlign);
 }
 
-void CopyIn(const Problem& p, uint32_t t, uint64_t bytes, Schedule* s) {
+uint64_t BytesOf(const Problem& p, uint32_t t) {
+  return std::min(p.slot_bytes, p.length_bytes - t * p.slot_bytes);
+}
+
+void CopyIn(const Problem& p, uint32_t t, Schedule* s) {
   const uint64_t at = t * p.slot_bytes;
+  const uint64_t bytes = BytesOf(p, t);
   StageForPeers(p, t, {at, at + bytes},
                 {at + PieceBegin(bytes, p.me, p.size), at + PieceBegin(bytes, p.me + 1, p.size)},
                 s);
 }
 
+void ReduceOwnPiece(const Problem& p, uint32_t t, Schedule* s) {
+  const auto me = static_cast<int16_t>(p.me);
+  const uint64_t begin = PieceBegin(BytesOf(p, t), p.me, p.size);
+  const uint64_t end = PieceBegin(BytesOf(p, t), p.me + 1, p.size);
+  if (end == begin) return;
+  s->steps.push_back({.kind = StepKind::kReduce,
+                      .dst = {Place::kLanding, me, t, begin},
+                      .src = {Place::kLanding, kEveryRank, t, begin},
+                      .input_offset = t * p.slot_bytes + begin,
+                      .length_bytes = end - begin});
+}
+
+void CopyOut(const Problem& p, uint32_t t, Schedule* s) {
+  for (int32_t c = 0; c < p.size; ++c) {
+    const uint64_t from = PieceBegin(BytesOf(p, t), c, p.size);
+    const uint64_t to = PieceBegin(BytesOf(p, t), c + 1, p.size);
+    if (to == from) continue;
+    s->steps.push_back(
+        {.kind = StepKind::kCopy,
+         .dst = {Place::kOutput, static_cast<int16_t>(p.me), 0, t * p.slot_bytes + from},
+         .src = {Place::kLanding, static_cast<int16_t>(c), t, from},
+         .length_bytes = to - from});
+  }
+}
+
 Schedule Build(const Problem& p) {
   const uint32_t segments = NumSegments(p.length_bytes, p.slot_bytes);
-  const auto me = static_cast<int16_t>(p.me);
-  Schedule s{.algorithm = "staged", .steps = {}, .ticks = segments + 1, .slots = segments};
-  const auto bytes_of = [&](uint32_t t) {
-    return std::min(p.slot_bytes, p.length_bytes - t * p.slot_bytes);
-  };
-  for (uint32_t t = 0; t < segments; ++t) {
-    const uint64_t bytes = bytes_of(t);
-    if (t + 1 < segments) CopyIn(p, t + 1, bytes_of(t + 1), &s);
-    const uint64_t begin = PieceBegin(bytes, p.me, p.size);
-    const uint64_t end = PieceBegin(bytes, p.me + 1, p.size);
-    if (end > begin)
-      s.steps.push_back({.kind = StepKind::kReduce,
-                         .dst = {Place::kLanding, me, t, begin},
-                         .src = {Place::kLanding, kEveryRank, t, begin},
-                         .input_offset = t * p.slot_bytes + begin,
-                         .length_bytes = end - begin});
-    s.steps.push_back({.kind = StepKind::kSignal, .tick = t + 2});
-    s.steps.push_back({.kind = StepKind::kWait, .tick = t + 2});
-    for (int32_t c = 0; c < p.size; ++c) {
-      const uint64_t from = PieceBegin(bytes, c, p.size);
-      const uint64_t to = PieceBegin(bytes, c + 1, p.size);
-      if (to == from) continue;
-      s.steps.push_back({.kind = StepKind::kCopy,
-                         .dst = {Place::kOutput, me, 0, t * p.slot_bytes + from},
-                         .src = {Place::kLanding, static_cast<int16_t>(c), t, from},
-                         .length_bytes = to - from});
-    }
+  const uint32_t most = std::min(kMostInBatch, p.depth / 3);
+  Schedule s{.algorithm = "staged", .steps = {}, .slots = segments};
+  uint32_t tick = 1;
+  for (uint32_t begin = 0, end = 1; begin < segments;) {
+    const uint32_t next_end = std::min(segments, end + most);
+    for (uint32_t t = end; t < next_end; ++t) CopyIn(p, t, &s);
+    for (uint32_t t = begin; t < end; ++t) ReduceOwnPiece(p, t, &s);
+    s.steps.push_back({.kind = StepKind::kSignal, .tick = ++tick});
+    s.steps.push_back({.kind = StepKind::kWait, .tick = tick});
+    for (uint32_t t = begin; t < end; ++t) CopyOut(p, t, &s);
+    begin = end;
+    end = next_end;
   }
+  s.ticks = tick;
   return s;
 }
 

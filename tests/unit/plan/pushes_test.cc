@@ -23,10 +23,12 @@ std::string Text(const std::vector<int32_t>& hosts) {
   return text;
 }
 
-void VerifyAll(Kind kind, int32_t size, uint64_t elems, DType dtype, uint64_t slot_bytes) {
+void VerifyAll(Kind kind, int32_t size, uint64_t elems, DType dtype, uint64_t slot_bytes,
+               uint32_t depth = kMinLandingSlots) {
   for (const Algorithm* algorithm : Algorithms()) {
     if (algorithm->kind != kind) continue;
-    const Problem base = MakeProblem(kind, size, elems * SizeOf(dtype), slot_bytes, dtype);
+    Problem base = MakeProblem(kind, size, elems * SizeOf(dtype), slot_bytes, dtype);
+    base.depth = depth;
     std::vector<Problem> problems;
     if (size <= 13 || size == 31 || size == 64) problems = OnHosts(*algorithm, base);
     problems.push_back(Mirrored(*algorithm, base));
@@ -55,6 +57,12 @@ TEST_P(PushesTest, SufficeForSeveralSegments) {
     for (const uint64_t elems : {0, 1, 4097, 25 * 1024 + 3})
       for (const DType dtype : {DType::kF32, DType::kBF16})
         VerifyAll(KindOf(GetParam()), size, elems, dtype, kSlot);
+}
+
+TEST_P(PushesTest, SufficeForMoreSlots) {
+  for (const uint32_t depth : {6, 24})
+    for (const int32_t size : {2, 3, 5, 8})
+      VerifyAll(KindOf(GetParam()), size, 70 * 128 + 3, DType::kF32, 512, depth);
 }
 
 TEST_P(PushesTest, SufficeForSmallSlots) {

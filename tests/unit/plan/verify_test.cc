@@ -23,15 +23,18 @@ bool IsTaken(int32_t size) {
 #endif
 }
 
-void VerifyAll(Kind kind, int32_t size, uint64_t elems, DType dtype, uint64_t slot_bytes) {
+void VerifyAll(Kind kind, int32_t size, uint64_t elems, DType dtype, uint64_t slot_bytes,
+               uint32_t depth = kMinLandingSlots) {
   for (const Algorithm* algorithm : Algorithms()) {
     if (algorithm->kind != kind) continue;
-    const Problem base = MakeProblem(kind, size, elems * SizeOf(dtype), slot_bytes, dtype);
+    Problem base = MakeProblem(kind, size, elems * SizeOf(dtype), slot_bytes, dtype);
+    base.depth = depth;
     for (const Problem& problem : InEveryMemory(*algorithm, base)) {
       const Status status = Verify(*algorithm, problem);
       ASSERT_TRUE(status.ok()) << NameOf(kind) << "/" << algorithm->name << " on " << size
                                << " ranks, " << elems << " " << NameOf(dtype)
-                               << (problem.all_arena ? " in the arena" : "") << ": "
+                               << (problem.all_arena ? " in the arena" : "") << ", " << depth
+                               << " slots: "
                                << status.message();
     }
   }
@@ -66,6 +69,13 @@ TEST_P(VerifyTest, SmallSlots) {
   for (const int32_t size : {1, 2, 3, 4, 13})
     for (const uint64_t elems : {1, 16, 17, 1000})
       VerifyAll(KindOf(GetParam()), size, elems, DType::kF32, 64);
+}
+
+TEST_P(VerifyTest, MoreSlots) {
+  for (const uint32_t depth : {4, 5, 6, 9, 24, 64})
+    for (const int32_t size : {1, 2, 3, 5, 8})
+      for (const uint64_t elems : {17, 3 * 128, 70 * 128 + 3})
+        VerifyAll(KindOf(GetParam()), size, elems, DType::kF32, 512, depth);
 }
 
 TEST_P(VerifyTest, MoreElementsThanAnIntCounts) {
