@@ -1,4 +1,4 @@
-// allreduce/staged: reduce-scatter and all-gather inside the landing slots, some segments at a time.
+// allreduce/staged: reduce-scatter and all-gather inside the landing slots, by batches of segments.
 //
 // For ordinary (private) memory and more than two ranks: each rank reduces 1/n of every segment and
 // copies the rest from the others, so that reads do not grow with n. Per rank, n ranks, m bytes, B

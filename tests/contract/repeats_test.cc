@@ -65,7 +65,7 @@ TEST_P(RepeatsTest, SumsOfSeveralNamesInMemoryThatChanges) {
   const int size = GetParam();
   RunRanks(size, "", [&](int rank, covey_runtime*& runtime) {
     for (int round = 0; round < kRounds; ++round) {
-      for (const char* name : {"loss", "accuracy", "norm"}) {
+      for (const char* name : {"loss", "accuracy", "norm", ""}) {
         std::vector<float> data = Given(rank, round, kElems);
         std::vector<float> apart(data.size());
         const bool in_place = round % 5 < 3;

@@ -34,8 +34,7 @@ void VerifyAll(Kind kind, int32_t size, uint64_t elems, DType dtype, uint64_t sl
       ASSERT_TRUE(status.ok()) << NameOf(kind) << "/" << algorithm->name << " on " << size
                                << " ranks, " << elems << " " << NameOf(dtype)
                                << (problem.all_arena ? " in the arena" : "") << ", " << depth
-                               << " slots: "
-                               << status.message();
+                               << " slots: " << status.message();
     }
   }
 }
