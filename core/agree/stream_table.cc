@@ -20,8 +20,14 @@ Stream* StreamTable::Use(const Request& request) {
   return stream;
 }
 
-Stream* StreamTable::ToRepeat(const Request& request) {
-  auto* stream = request.memo != nullptr ? static_cast<Stream*>(request.memo->stream) : nullptr;
+Stream* StreamTable::Known(const Request& request) const {
+  if (request.memo != nullptr) return static_cast<Stream*>(request.memo->stream);
+  const auto found = by_key_.find(Key{request.group->key, request.name});
+  return found == by_key_.end() ? nullptr : found->second;
+}
+
+Stream* StreamTable::ToRepeat(const Request& request) const {
+  Stream* stream = Known(request);
   if (stream == nullptr || stream->state != StreamState::kIdle || stream->Front() != nullptr)
     return nullptr;
   // engine-E6: what Negotiator::Advance would begin in-band; agree-N7, agree-N8: and alone.

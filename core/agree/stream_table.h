@@ -31,7 +31,7 @@ class StreamTable {
   Stream* Use(const Request& request);
   // The stream whose next occurrence `request` would be, where it would begin at once, alone and
   // in-band if it fits the last entry; null otherwise.
-  static Stream* ToRepeat(const Request& request);
+  Stream* ToRepeat(const Request& request) const;
   // That occurrence has been carried out.
   void OnRepeated(Stream* stream);
   // null: nothing of it has been submitted.
@@ -70,6 +70,7 @@ class StreamTable {
     uint64_t patience = 0;
   };
 
+  Stream* Known(const Request& request) const;  // null: it is the first of its name
   Stream* FindOrMake(const Request& request);
   void OnNewName(Stream* stream);
 

@@ -36,8 +36,8 @@ Status DeviceOf(Session* session, const covey_request& r, Device** device) {
 Status SubmitAgain(Session* session, const covey_request& request, covey_handle* handle,
                    bool* again) {
   *again = false;
-  if (request.name == nullptr) return Status::Ok();
-  Operation* operation = session->queue().TakeRepeatable(request.group, request.name);
+  const char* name = request.name == nullptr ? "" : request.name;
+  Operation* operation = session->queue().TakeRepeatable(request.group, name);
   if (operation == nullptr) return Status::Ok();
   // engine-Q7: its request is that of the operation that was.
   *again = Repeats(request, session->config().check_nan != 0, operation);

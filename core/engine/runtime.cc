@@ -285,9 +285,8 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
   const auto end = exchange->outcome == Outcome::kDone   ? Negotiator::ExchangeEnd::kDone
                    : exchange->outcome == Outcome::kVoid ? Negotiator::ExchangeEnd::kVoid
                                                          : Negotiator::ExchangeEnd::kAborted;
-  // Of a named operation of this rank's: unnamed ones are known by their number alone.
-  const bool is_named = stream->carries == nullptr && exchange->request->memo != nullptr;
-  if (is_named && executor_.NoteRepeats(exchange))
+  const bool is_of_operation = stream->carries == nullptr && !exchange->request->is_proxy;
+  if (is_of_operation && executor_.NoteRepeats(exchange))
     static_cast<Operation*>(exchange->request)->repeats = true;
   negotiator_.OnExchangeEnd(stream, end, std::move(exchange->why));
   executor_.Recycle(exchange);

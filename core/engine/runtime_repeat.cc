@@ -27,7 +27,7 @@ bool Runtime::MayRepeat() {
 
 Time Runtime::Repeat(Operation* operation) {
   ++repeats_;
-  Stream* stream = StreamTable::ToRepeat(*operation);
+  Stream* stream = negotiator_.streams().ToRepeat(*operation);
   Exchange* x = nullptr;
   if (stream != nullptr) x = executor_.TakeRepeat(operation, &stream->channel, stream->occurrence);
   if (x == nullptr) {

@@ -40,11 +40,12 @@ Operation* TensorQueue::TakeRepeatable(uint64_t group, std::string_view name) {
   const std::lock_guard lock(mutex_);
   Operation*& kept = KeptPlace(group, name);
   if (kept == nullptr || kept->group->key != group || kept->name != name) return nullptr;
-  auto* known = static_cast<Known*>(kept->memo);
-  if (known->in_flight != nullptr) return nullptr;
-  // engine-Q7: its name is in flight from now on, so that it is not forgotten meanwhile.
-  known->in_flight = kept;
-  kept->claimed = &known->in_flight;
+  if (auto* known = static_cast<Known*>(kept->memo); known != nullptr) {
+    if (known->in_flight != nullptr) return nullptr;
+    // engine-Q7: its name is in flight from now on, so that it is not forgotten meanwhile.
+    known->in_flight = kept;
+    kept->claimed = &known->in_flight;
+  }
   return std::exchange(kept, nullptr);
 }
 

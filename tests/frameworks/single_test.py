@@ -20,7 +20,6 @@ import covey.numpy
 import covey.torch as hvd
 from covey import _native
 
-
 ARENA_BYTES = 64 << 20
 
 
@@ -54,6 +53,13 @@ class SingleTest(unittest.TestCase):
                 thing = getattr(module, name)
                 if inspect.isroutine(thing) or inspect.isclass(thing):
                     self.assertTrue(thing.__doc__, f"{module.__name__}.{name}")
+
+    def test_sums_that_repeat_go_the_shorter_way(self) -> None:
+        for name in ("loss", None):
+            before = covey.stats()["repeats"]
+            for step in range(100):
+                self.assertEqual(hvd.allreduce(torch.tensor(float(step)), name=name).item(), step)
+            self.assertGreater(covey.stats()["repeats"] - before, 10)
 
     def test_operations_give_the_tensor(self) -> None:
         for tensor in (torch.arange(6.0).view(2, 3), numpy.arange(6.0).reshape(2, 3)):

@@ -180,6 +180,15 @@ TEST_F(RepeatedTest, StaysWithItsRequestUnderANewHandle) {
   EXPECT_EQ(queue_.Find(old), operation);
 }
 
+TEST_F(RepeatedTest, UnnamedOnesStayToo) {
+  Operation* operation = RunNamed("");
+  EXPECT_EQ(operation->memo, nullptr);
+  EXPECT_EQ(queue_.TakeRepeatable(0, ""), operation);
+  SubmitOk(operation);
+  SubmitOk(NewNamed(""));
+  EXPECT_EQ(queue_.in_flight(), 2u);
+}
+
 TEST_F(RepeatedTest, OnesThatFailOrAreRefusedDoNotStay) {
   RunNamed("x", Status::Aborted("gone"));
   EXPECT_EQ(queue_.TakeRepeatable(0, "x"), nullptr) << "engine-Q7";
