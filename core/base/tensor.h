@@ -114,6 +114,7 @@ struct Request {
   uint64_t waits = 0;    // how often this rank had waited for an operation before it submitted this
   bool awaited = false;  // a thread waits for it (agree-N6); the holder of the progress lock's
   bool callback_only = false;  // no thread waits for its handle: a callback tells its end
+  uint32_t place = 0;          // this rank's operation of this number; 0: none of its own
   bool is_proxy = false;  // submitted by the runtime for a rank that has joined (core/agree/join.h)
   // Events of the inputs' device that the runtime recorded, and gives back at the end.
   std::vector<void*> recorded;

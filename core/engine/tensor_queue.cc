@@ -24,6 +24,7 @@ Operation* TensorQueue::New() {
   if (free_.empty()) {
     CHECK(all_.size() < kSlotMask, "more operations in flight than handles");
     all_.push_back(std::make_unique<Operation>());
+    all_.back()->place = static_cast<uint32_t>(all_.size());
     all_.back()->handle = all_.size();  // slot + 1, generation 0
     return all_.back().get();
   }

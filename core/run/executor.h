@@ -127,7 +127,7 @@ class Executor {
   bool LooksForLost(Exchange* exchange);
   void FailCommunicator(Exchange* exchange, Time now);
 
-  Exchange*& KeptPlace(const Channel* channel);
+  Exchange*& KeptPlace(const Request& request);
 
   // loss.cc, as Close, OnLoss, AbortAll and AwaitedPeers.
   bool AllHaveLeft(const Exchange& exchange);
@@ -147,7 +147,7 @@ class Executor {
   std::vector<Exchange*> ended_;
   std::vector<Exchange*> free_;
   std::vector<std::unique_ptr<Exchange>> all_;
-  std::array<Exchange*, 64> kept_{};  // to be repeated: by channel, the later one stays
+  std::array<Exchange*, 64> kept_{};  // to be repeated: by Request::place, the later one stays
   std::vector<PeerLoss> lost_;
   std::vector<Rank> told_;  // in SignalSome
   Counters counters_;

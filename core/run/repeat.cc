@@ -11,8 +11,8 @@ bool Executor::NoteRepeats(Exchange* x) {
   return x->repeats;
 }
 
-Exchange*& Executor::KeptPlace(const Channel* channel) {
-  return kept_[reinterpret_cast<uintptr_t>(channel) / alignof(Cell) % kept_.size()];
+Exchange*& Executor::KeptPlace(const Request& request) {
+  return kept_[request.place % kept_.size()];
 }
 
 void Executor::Recycle(Exchange* x) {
@@ -20,13 +20,13 @@ void Executor::Recycle(Exchange* x) {
   x->why = Status::Ok();
   if (x->repeats) {
     x->channel->repeats = true;
-    std::swap(x, KeptPlace(x->channel));
+    std::swap(x, KeptPlace(*x->request));
   }
   if (x != nullptr) free_.push_back(x);
 }
 
 Exchange* Executor::TakeRepeat(Request* request, Channel* channel, uint64_t occurrence) {
-  Exchange*& kept = KeptPlace(channel);
+  Exchange*& kept = KeptPlace(*request);
   // run-X6: the channel's last, in the landing space and by the entry that it had.
   if (!channel->repeats || kept == nullptr || kept->channel != channel || kept->request != request)
     return nullptr;

@@ -74,7 +74,13 @@ TEST_P(RepeatsTest, SumsOfSeveralNamesInMemoryThatChanges) {
         ASSERT_TRUE(in_place || data == Given(rank, round, kElems));
       }
     }
-    EXPECT_TRUE(size > 1 || Repeats(runtime) > kRounds) << "a rank alone waits for none";
+    const uint64_t before = Repeats(runtime);
+    for (int round = 0; round < kRounds; ++round) {
+      std::vector<float> data = Given(rank, round, kElems);
+      ASSERT_EQ(SumNow(runtime, "loss", &data), COVEY_OK);
+    }
+    EXPECT_TRUE(size > 1 || Repeats(runtime) - before > kRounds / 2)
+        << "a rank alone waits for none";
   });
 }
 
