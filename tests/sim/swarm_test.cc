@@ -121,6 +121,9 @@ TEST(ReplayTest, ASeedGivesTheSameTraceAgainAndNoOtherDoes) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const uint64_t hash = RunSeed(seed).hash;
     EXPECT_EQ(RunSeed(seed).hash, hash) << "seed " << seed;
+    EXPECT_EQ(RunSeed(seed, false, Focus::kRepeats).hash,
+              RunSeed(seed, false, Focus::kRepeats).hash)
+        << "seed " << seed << " of repeats";
     for (uint64_t other : hashes) EXPECT_NE(other, hash) << "seed " << seed;
     hashes.push_back(hash);
   }
