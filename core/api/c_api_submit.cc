@@ -32,14 +32,15 @@ Status DeviceOf(Session* session, const covey_request& r, Device** device) {
   return Status::Unsupported("'" + std::string(r.name) + "': " + used.message());
 }
 
-// What is submitted and awaited once more, where it is known to be right; else `*again` is false.
+// Submits a request that is equal to the last of its name, which was valid, without validating it
+// again. `*again`: whether it is; if not, nothing is submitted.
 Status SubmitAgain(Session* session, const covey_request& request, covey_handle* handle,
                    bool* again) {
   *again = false;
   const char* name = request.name == nullptr ? "" : request.name;
   Operation* operation = session->queue().TakeRepeatable(request.group, name);
   if (operation == nullptr) return Status::Ok();
-  // engine-Q7: its request is that of the operation that was.
+  // engine-Q7: it still holds the request of its last submission.
   *again = Repeats(request, session->config().check_nan != 0, operation);
   if (*again) {
     operation->awaited = true;

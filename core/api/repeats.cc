@@ -13,7 +13,7 @@ bool IsLike(const covey_tensor& tensor, const Tensor& known) {
            std::equal(tensor.shape, tensor.shape + tensor.ndim, known.shape.dims.begin())));
 }
 
-// What a sum without a codec need not have.
+// Fields that an allreduce without codec and callback leaves empty: some are set.
 bool HasMore(const covey_request& r) {
   return r.callback != nullptr || r.splits != nullptr || r.num_splits != 0 ||
          r.neighbors != nullptr || (r.codec != nullptr && r.codec[0] != '\0');

@@ -74,9 +74,9 @@ class Runtime {
   // When the last pass began, by the runtime's clock.
   Time pass_began() const { return pass_began_; }
 
-  // What a submission that repeats the one before does without a pass (runtime_repeat.cc;
-  // engine-E6). Whether no other stage has anything to do; REQUIRES: so, and nothing else is in
-  // flight. Returns for how long it has waited, as far as it is worth a look at the clock.
+  // Repeat carries an operation out without a pass where it can, or begins it (runtime_repeat.cc).
+  // REQUIRES: MayRepeat, and no other operation is in flight (engine-E6). Returns how long it has
+  // waited for peers; waits too short for a look at the clock count as 0.
   bool MayRepeat();
   Time Repeat(Operation* operation);
 

@@ -11,9 +11,9 @@
 namespace covey {
 namespace {
 
-// So many, then a pass: messages, losses and time are seen to.
+// After so many repeats a pass handles messages, losses and deadlines.
 constexpr uint32_t kMostRepeats = 64;
-// How often it looks for the begins of peers: closely, then with pauses. The waiter looks longer.
+// Looks for the begins of peers: the first follow one another at once, later ones after a pause.
 constexpr int kCloseLooks = 32;
 constexpr int kLooks = 128;
 
@@ -62,7 +62,7 @@ Time Runtime::Repeat(Operation* operation) {
   return waited;
 }
 
-// Looks for the begins of the others for a while.
+// Whether all members begin within kLooks looks.
 bool Runtime::AllBegin(Exchange* x, Time* waited) {
   bool all = executor_.AllHaveBegun(x);
   Time since = 0;
@@ -75,7 +75,7 @@ bool Runtime::AllBegin(Exchange* x, Time* waited) {
   return all;
 }
 
-// As a pass that has nothing else to do.
+// The stages of a pass that an operation needs to begin.
 void Runtime::TakeNow(Operation* operation) {
   const Time now = options_.clock->Now();
   operation->submitted_at = now;

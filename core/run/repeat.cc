@@ -1,4 +1,4 @@
-// The executor's part that carries a small sum out again.
+// The executor's part that carries a small sum out again: see executor.h.
 #include <utility>
 
 #include "core/run/executor.h"

@@ -44,7 +44,7 @@ uint64_t Repeats(covey_runtime* runtime) {
   return std::stoull(text.substr(text.find(key) + key.size()));
 }
 
-// What rank `rank` gives in round `round`.
+// The input of a rank in a round.
 std::vector<float> Given(int rank, int round, int64_t elems) {
   std::vector<float> data(static_cast<size_t>(elems));
   for (size_t i = 0; i < data.size(); ++i)

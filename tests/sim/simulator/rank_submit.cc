@@ -49,8 +49,8 @@ void SimRank::Submit(size_t number) {
   if (ticket->by_callback) queue_.Release(ticket->handle);
 }
 
-// As covey_submit of what its program awaits at once: the operation of this name that may be
-// repeated, with the memory of `fresh`, if that is equal; else `fresh`.
+// As covey_submit with covey_request.waits: the operation kept under this name, with the memory of
+// `fresh`, if its request is equal; else `fresh`.
 Operation* SimRank::AgainOr(Operation* fresh) {
   Operation* again = queue_.TakeRepeatable(fresh->group->key, fresh->name);
   if (again == nullptr) return fresh;
