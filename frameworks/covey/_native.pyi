@@ -79,6 +79,7 @@ def shortcut(
     grouped: bool,
     in_place: bool,
     waits: bool,
+    ends: bool,
     parts: Tuple[Any, ...],
     /,
 ) -> Shortcut: ...

@@ -60,7 +60,7 @@ LATER_IN_PLACE = CallVariant(in_place=True)
 def bind(begin: Callable[Concatenate[CallVariant, P], R], variant: CallVariant) -> Callable[P, R]:
     """``begin`` called in this ``variant``; it returns what ``begin`` does."""
 
-    short = _shortcut(begin, variant)
+    short = _shortcut(begin, variant, False)
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         return begin(variant, *args, **kwargs)
@@ -76,7 +76,7 @@ def _ended(
 ) -> Callable[P, R]:
     """``begin`` called in this ``variant``, and what it begins waited for."""
 
-    short = _shortcut(begin, variant)
+    short = _shortcut(begin, variant, True)
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         return begin(variant, *args, **kwargs).wait()
@@ -88,11 +88,11 @@ def _ended(
     return with_signature(call if short is None else quick, begin, variant)
 
 
-def _shortcut(begin: Any, variant: CallVariant) -> Any:
+def _shortcut(begin: Any, variant: CallVariant, ends: bool) -> Any:
     """A function that does most calls without ``begin``, and answers None to others; None: there is
-    none."""
+    none. ``ends``: it waits, and returns the result."""
     owner = getattr(begin, "__self__", None)
-    return owner.shortcut(begin.__name__, variant) if hasattr(owner, "shortcut") else None
+    return owner.shortcut(begin.__name__, variant, ends) if hasattr(owner, "shortcut") else None
 
 
 def two_variants(

@@ -104,19 +104,22 @@ class Requests(Generic[T]):
     def __init__(self, framework: Framework[T]) -> None:
         self.framework = framework
 
-    def shortcut(self, operation: str, variant: CallVariant) -> Optional[Callable[[Any, Any], Any]]:
-        """A function that begins most calls of ``operation`` in C: (args, kwargs) -> the result of
-        `variant`, or None when the call is an unusual one, and nothing was done then."""
+    def shortcut(
+        self, operation: str, variant: CallVariant, ends: bool
+    ) -> Optional[Callable[[Any, Any], Any]]:
+        """A function that begins most calls of ``operation`` in C: (args, kwargs) -> a handle, or
+        its result if this ``ends`` the call; None when the call is an unusual one, and nothing was
+        done then."""
         fw = self.framework
         grouped = operation == "grouped_allreduce"
-        if fw.questions is None or (operation != "allreduce" and not (grouped and variant.waits)):
+        if fw.questions is None or (operation != "allreduce" and not (grouped and ends)):
             return None
         keywords = ("name", "op", "process_set", "id")
         known = (*fw.questions, fw.dtypes, fw.plain_types, fw.empty_like)
         parts = (*known, _op_code, world, *keywords)
         prefix = operation.encode() + b"."
         in_place, waits = variant
-        return _native.shortcut(ALLREDUCE, prefix, grouped, in_place, waits, parts).call
+        return _native.shortcut(ALLREDUCE, prefix, grouped, in_place, waits, ends, parts).call
 
     def _room(self, how: How, dense: T, code: int, group: Group) -> T:
         """A tensor for what ``how`` makes of ``dense`` on this rank."""

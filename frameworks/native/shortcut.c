@@ -53,7 +53,9 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   covey_kind kind;
-  int grouped, in_place, waits;
+  int grouped, in_place;
+  int waits;              /* the request says that a wait follows at once */
+  int ends;               /* the call waits */
   PyObject* kind_name;    /* bytes: "allreduce." */
   PyObject* parts;        /* the tuple */
   PyObject* part[kParts]; /* what is in it, borrowed from it */
@@ -187,7 +189,7 @@ static PyObject* Run(const Shortcut* self, const covey_request* request, PyObjec
   PyObject* handle = SubmitRequest(request, keep);
   if (handle == NULL) return NULL;
   SetResult(handle, result);
-  if (!self->waits) return handle;
+  if (!self->ends) return handle;
   const int waited = WaitForEnd(handle, -1);
   Py_DECREF(handle);
   if (waited != 0) return NULL;
@@ -321,15 +323,15 @@ static PyObject* ShortcutCall(PyObject* object, PyObject* args) {
 static PyTypeObject* shortcut_type;
 
 const char kShortcutDoc[] =
-    "shortcut(kind, kind name, grouped, in place, waits, parts) -> Shortcut: see "
+    "shortcut(kind, kind name, grouped, in place, waits, ends, parts) -> Shortcut: see "
     "frameworks/native/shortcut.c";
 
 PyObject* NewShortcut(PyObject* module, PyObject* args) {
   (void)module;
-  int kind, grouped, in_place, waits;
+  int kind, grouped, in_place, waits, ends;
   PyObject *kind_name, *parts;
-  if (!PyArg_ParseTuple(args, "iO!pppO!:shortcut", &kind, &PyBytes_Type, &kind_name, &grouped,
-                        &in_place, &waits, &PyTuple_Type, &parts))
+  if (!PyArg_ParseTuple(args, "iO!ppppO!:shortcut", &kind, &PyBytes_Type, &kind_name, &grouped,
+                        &in_place, &waits, &ends, &PyTuple_Type, &parts))
     return NULL;
   if (PyTuple_Size(parts) != kParts) {
     PyErr_Format(PyExc_ValueError, "shortcut: there must be %d parts", (int)kParts);
@@ -341,6 +343,7 @@ PyObject* NewShortcut(PyObject* module, PyObject* args) {
   self->grouped = grouped;
   self->in_place = in_place;
   self->waits = waits;
+  self->ends = ends;
   self->op_count = 0;
   self->kind_name = kind_name;
   self->parts = parts;
@@ -369,7 +372,7 @@ static void ShortcutDealloc(PyObject* object) {
 
 static PyMethodDef shortcut_methods[] = {
     {"call", ShortcutCall, METH_VARARGS,
-     "call(args, kwargs) -> a Handle, or the result of a way that waits; None: it\n"
+     "call(args, kwargs) -> a Handle, or the result of a way that ends it; None: it\n"
      "is an unusual call and nothing was done."},
     {NULL, NULL, 0, NULL},
 };

@@ -143,6 +143,23 @@ def values_after_waits(calls: int) -> List[float]:
 
 
 @in_group
+def values_of_ended(calls: int) -> List[float]:
+    """Calls that wait for their end, as torch makes them without ``async_op``. Rank 0 makes every
+    second one so that it waits by itself."""
+    group, values = dist.group.WORLD, []
+    assert group is not None
+    options = dist.AllreduceOptions()
+    for number in range(calls):
+        options.asyncOp = dist.get_rank() == 0 and number % 2 == 1
+        tensor = torch.tensor([float(number)])
+        work = group.allreduce([tensor], options)
+        assert work.wait() and work.is_completed() and work.is_success()
+        assert work.exception() is None and work.result() == [tensor]
+        values.append(work.get_future().then(lambda done: done.value()[0].item()).wait())
+    return values
+
+
+@in_group
 def errors() -> List[str]:
     def fail(_: Any) -> None:
         raise KeyError("mine")
@@ -204,9 +221,12 @@ class CallbacksTest(unittest.TestCase):
         for values in pools(SIZE).call(values_after_waits, 50):
             self.assertEqual(values, [float(SIZE * number) for number in range(50)])
 
+    def test_a_call_that_waits_has_a_future_that_has_ended(self) -> None:
+        for values in pools(SIZE).call(values_of_ended, 50):
+            self.assertEqual(values, [float(SIZE * number) for number in range(50)])
+
     def test_errors_of_callbacks_are_those_of_their_futures(self) -> None:
         self.assertEqual(pools(SIZE).call(errors), [["'mine'", "'mine'", "4.0"]] * SIZE)
-
 
     def test_a_group_whose_callback_has_failed_waits_for_no_call(self) -> None:
         with Pool(SIZE, __file__) as pool:

@@ -32,7 +32,7 @@ VARIANTS = (NOW, NOW_IN_PLACE, LATER, LATER_IN_PLACE)
 
 
 def short(variant: Any, *args: Any, **kwargs: Any) -> Any:
-    return collectives.shortcut("allreduce", variant)(args, kwargs)
+    return collectives.shortcut("allreduce", variant, variant.waits)(args, kwargs)
 
 
 class ShortcutTest(unittest.TestCase):
@@ -55,7 +55,7 @@ class ShortcutTest(unittest.TestCase):
 
     def test_takes_lists_of_one_dtype(self) -> None:
         for variant in (NOW, NOW_IN_PLACE):
-            call = collectives.shortcut("grouped_allreduce", variant)
+            call = collectives.shortcut("grouped_allreduce", variant, True)
             for dtype in (torch.float32, torch.int64):
                 given = [torch.randint(0, 9, shape).to(dtype) for shape in ((2, 3), (), (0,), (7,))]
                 kept = [tensor.clone() for tensor in given]
@@ -245,7 +245,7 @@ class ShortcutTest(unittest.TestCase):
         from covey import _native
 
         with self.assertRaisesRegex(ValueError, "parts"):
-            _native.shortcut(0, b"allreduce.", False, True, True, ("is_cpu",))
+            _native.shortcut(0, b"allreduce.", False, True, True, True, ("is_cpu",))
         with self.assertRaises(TypeError):
             _native.Shortcut()
 

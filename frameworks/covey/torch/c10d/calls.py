@@ -14,12 +14,16 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 
 import covey.torch as hvd
+from covey.call_variants import NOW_IN_PLACE, bind
 from covey.errors import InvalidArgument, Mismatch, Unsupported
 from covey.torch.c10d.operators import bits_of, carried, operator_of
 from covey.torch.c10d.work import Place
 from covey.torch.sparse import sparse_allreduce_async
+from covey.torch.tensors import collectives
 
 Finish = Callable[[Any], None]
+_allreduce_awaited_ = bind(collectives.allreduce, NOW_IN_PLACE)
+"""Returns a handle, which the caller waits for at once."""
 
 
 class Begin(NamedTuple):
@@ -108,7 +112,8 @@ def allreduce(tensors: List[torch.Tensor], place: Place) -> Begin:
     if tensor.dtype == torch.bool or bits_of(op, tensor) is not None:
         return _reduction(what, tensor, op, tensor.copy_, tensors)
     options = {"op": operator_of(op)}
-    return Begin(what, hvd.allreduce_async_, (tensor,), tensors, _nothing, options)
+    begin = _allreduce_awaited_ if place.waits else hvd.allreduce_async_
+    return Begin(what, begin, (tensor,), tensors, _nothing, options)
 
 
 def allreduce_coalesced(tensors: List[torch.Tensor], place: Place) -> Begin:

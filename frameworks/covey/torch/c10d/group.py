@@ -36,18 +36,18 @@ from covey.torch.c10d.call_stream import stream_of
 from covey.torch.c10d.completions import Program, current_lane
 from covey.torch.c10d.forms import NO_TIME, Form
 from covey.torch.c10d.points import AnyWork, Points, RecvWork
-from covey.torch.c10d.work import CoveyWork, InFlight, Limit, Place
+from covey.torch.c10d.work import CoveyWork, EndedWork, InFlight, Limit, Place
 
 _LEAST = timedelta(milliseconds=1)
 _LISTS = "output_tensors input_tensors"
 Tensors = List[torch.Tensor]
 
 
-def _collective(build: Callable[..., calls.Begin], *parameters: str) -> Callable[..., CoveyWork]:
+def _collective(build: Callable[..., calls.Begin], *parameters: str) -> Callable[..., Any]:
     """The method that begins what ``build`` makes of the arguments; ``parameters``: of its Form."""
     form = Form(build.__name__, *parameters)
 
-    def begin(self: CoveyProcessGroup, *given: Any, **named: Any) -> CoveyWork:
+    def begin(self: CoveyProcessGroup, *given: Any, **named: Any) -> Any:
         has_options = len(given) > form.count and not named
         timeout = getattr(given[-1], "timeout", None) if has_options else None
         if timeout is None:
@@ -57,7 +57,8 @@ def _collective(build: Callable[..., calls.Begin], *parameters: str) -> Callable
             *lists, opts = given
         place = Place(self._rank, self._ranks, self._name, opts)
         call = build(*lists, place)
-        return self._begun(call, timeout if timeout > NO_TIME else self._timeout)
+        limit = timeout if timeout > NO_TIME else self._timeout
+        return self._begun(call, limit, place.waits)
 
     return begin
 
@@ -149,7 +150,9 @@ class CoveyProcessGroup(dist.ProcessGroup):
 
     # ---- Collectives.
 
-    def _begun(self, call: calls.Begin, timeout: timedelta) -> CoveyWork:
+    def _begun(self, call: calls.Begin, timeout: timedelta, waits: bool = False) -> Any:
+        """A CoveyWork, or where this ``waits`` in vain for the timeout at most; else an EndedWork:
+        a CoveyWork costs more than a small exchange."""
         lane = current_lane()
         place = lane or self._program
         number = place.next_call()
@@ -159,6 +162,12 @@ class CoveyProcessGroup(dist.ProcessGroup):
         place.made()
         self._calls += 1
         stream = stream_of(call.given, call.outputs) if torch.cuda.is_initialized() else None
+        if waits and lane is None:
+            try:
+                call.finish(handle.wait(timeout.total_seconds()))
+                return EndedWork(call.outputs, number, stream)
+            except Timeout:
+                pass  # CoveyWork.wait() says which ranks are missing.
         how = call.finish, number, stream, limit, lane, self._in_flight
         work = CoveyWork(handle, call.outputs, *how)
         self._in_flight.add(work)

@@ -56,10 +56,9 @@ def operator_of(op: Any) -> int:
 
 def bits_of(op: Any, tensor: torch.Tensor) -> Optional[Callable[..., torch.Tensor]]:
     """The function of two tensors for a reduction by bits; None: it is none."""
-    for theirs, function in _OF_BITS.items():
-        if op == theirs and not (tensor.is_floating_point() or tensor.is_complex()):
-            return function
-    return None
+    if tensor.is_floating_point() or tensor.is_complex():
+        return None
+    return next((function for theirs, function in _OF_BITS.items() if op == theirs), None)
 
 
 def carried(tensor: torch.Tensor, op: Any) -> Carried:

@@ -105,6 +105,11 @@ class Place(NamedTuple):
         return self.opts.reduceOp
 
     @property
+    def waits(self) -> bool:
+        """Whether the call waits for its end: torch says so of calls without ``async_op``."""
+        return getattr(self.opts, "asyncOp", True) is False
+
+    @property
     def root(self) -> int:
         """The rank of the job. Raises InvalidArgument (a ValueError): it is not in the group."""
         root = self.opts.rootRank
@@ -236,6 +241,33 @@ class CoveyWork(dist._Work):
 
     def result(self) -> List[torch.Tensor]:
         self.wait()
+        return self._outputs
+
+
+class EndedWork(dist._Work):
+    """A call that has ended well before it has returned."""
+
+    def __init__(self, outputs: List[torch.Tensor], call: Call, stream: Optional[CallStream]):
+        """As for CoveyWork."""
+        super().__init__()
+        self._outputs = outputs
+        self._call = call
+        self._stream = stream
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        return True
+
+    is_completed = is_success = wait
+
+    def exception(self) -> None:
+        return None
+
+    def get_future(self) -> torch.futures.Future:
+        future = CoveyFuture(self._call, self._stream.devices if self._stream else None)
+        future.set_result(self._outputs)
+        return future
+
+    def result(self) -> List[torch.Tensor]:
         return self._outputs
 
 
