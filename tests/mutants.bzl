@@ -1,6 +1,7 @@
 """Mutants: sources with one rule removed, which tests must catch: those of the protocol the
 simulator (sim/mutants/*.txt), those of the code around it (mutants/*.txt) its own tests."""
 
+load(":mutants_of_begins.bzl", "BEGINS_MUTANTS")
 load(":mutants_of_code.bzl", "BODIES", "CODE_MUTANTS", "UNMUTATED")
 load(":mutants_of_repeats.bzl", "REPEATS_MUTANTS")
 load(":mutants_of_settling.bzl", "SETTLING_MUTANTS")
@@ -11,7 +12,7 @@ load(":prelude.bzl", "QUICK_COPTS")
 # that a rare one takes few seeds, or the simulator that is to catch it: "rounds", "models",
 # "hosts" (replicas), "witnesses", "host_models", "host_silence", "pairs", "host_pairs", "windows",
 # "neighbors", "communicators", "trainers", "host_trainers"; "plans": sim/simulator/plans.h.
-_MUTANTS = dict(SETTLING_MUTANTS, **dict(REPEATS_MUTANTS, **{
+_MUTANTS = dict(dict(SETTLING_MUTANTS, **BEGINS_MUTANTS), **dict(REPEATS_MUTANTS, **{
     "communicator_devices_are_not_compared": (
         ["core/device/communicator_registry.cc"],
         "communicators",
@@ -104,7 +105,6 @@ _MUTANTS = dict(SETTLING_MUTANTS, **dict(REPEATS_MUTANTS, **{
     "p11_lost_partner_is_waited_for": (["core/gossip/far_pairs.cc"], "host_pairs"),
     "p11_one_side_alone": (["core/gossip/far_pairs.cc"], "host_pairs"),
     "reports_pile_up": (["core/engine/runtime.cc"], "reports"),
-    "tick_before_data": (["core/run/begin_stage.cc"], "none"),
     "train_goes_on_where_a_part_ends": (["core/train/round_part.cc"], "trainers"),
     "train_finish_does_not_end_rounds": (["core/train/trainer_parts.cc"], "trainers"),
     "train_part_ends_without_the_others": (["core/train/trainer_parts.cc"], "trainers"),
@@ -126,7 +126,6 @@ _MUTANTS = dict(SETTLING_MUTANTS, **dict(REPEATS_MUTANTS, **{
     "train_withdrawn_is_dropped": (["core/train/trainer_parts.cc"], "trainers"),
     "train_handover_waits_for_the_overdue": (["core/train/trainer_parts.cc"], "trainers"),
     "void_uses_no_tick": (["core/run/executor.cc"], "none"),
-    "x4_late_input_is_not_staged": (["core/run/begin_stage.cc"], "none"),
     "wake_omitted": (["core/run/executor.cc"], "none"),
     "w1_state_goes_back": (["core/partial/rounds.cc"], "rounds"),
     "w2_looks_before_it_replaces": (["core/partial/slot.cc"], "models"),

@@ -68,7 +68,8 @@ struct Placement {
   uint64_t output;
   uint64_t layout;     // how further pieces lie; equal = addressed alike (core/base/spans.h)
   uint64_t rows;       // allgather: dimension 0
-  uint64_t streaming;  // the first member's: the next exchange of the channel stages around caches
+  uint32_t streaming;  // the first member's: the next exchange of the channel stages around caches
+  uint32_t staged;     // segments in the owner's landing slots at tick 1
   uint64_t buffer;     // of device tensors: core/run/device_staging.cc
 };
 

@@ -48,6 +48,8 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                  .unstaged_above = options_.selector.flat_bytes,
                  .places_small = options_.selector.algorithm != "auto" ||
                                  options_.selector.read_bytes < options_.selector.flat_bytes,
+                 .stages_batches = options_.selector.algorithm == "auto" ||
+                                   options_.selector.algorithm == "staged",
                  .clock = options_.clock,
                  .planner = {options_.plan, &options_.selector},
                  .staging = {.arena_bytes = options_.device_arena_bytes,

@@ -74,19 +74,24 @@ Status Machine::Run() {
   return CheckQuiet();
 }
 
-// The executor's work before the first step: the first segment, then tick 1.
+// The executor's work before the first step: the first segments, then tick 1.
 std::string Machine::Begin(int32_t me) {
-  const uint64_t first = std::min(InputBytes(problem_, me), SegmentBytes(problem_));
   if (!schedules_[0].reads_begin) {
     // Nothing is staged, or nobody may read it.
   } else if (problem_.form.Codes()) {
     const Buffer slot{Place::kLanding, static_cast<int16_t>(me), 0, 0};
+    const uint64_t first = std::min(InputBytes(problem_, me), SegmentBytes(problem_));
     if (std::string wrong = Encode(me, slot, 0, first); !wrong.empty()) return wrong;
   } else if (schedules_[0].reads_begin && !IsUnstaged(problem_, me) &&
              Gives(problem_.kind, problem_.root == me)) {
-    HeldBytes held;
-    Of(me).input->Read(0, first, me, Of(me).epochs, &held);
-    Of(me).slots[0].Write(0, first, me, Of(me).epochs, held);
+    const uint64_t length = InputBytes(problem_, me);
+    for (uint32_t t = 0; t < problem_.staged_segments; ++t) {
+      const uint64_t begin = t * problem_.slot_bytes;
+      const uint64_t bytes = std::min(length - begin, problem_.slot_bytes);
+      HeldBytes held;
+      Of(me).input->Read(begin, bytes, me, Of(me).epochs, &held);
+      Of(me).slots[t].Write(0, bytes, me, Of(me).epochs, held);
+    }
   }
   for (const Step& push : schedules_[static_cast<size_t>(me)].begin_pushes)
     if (std::string wrong = Push(me, push); !wrong.empty()) return wrong;
@@ -104,15 +109,20 @@ std::string Machine::End(int32_t me) {
 // A rank that has ended begins the next exchange, knowing what it knew at its end.
 std::string Machine::BeginNext(int32_t me) {
   Member& m = Of(me);
-  const uint32_t slot = schedules_[static_cast<size_t>(me)].slots;
   const HeldBytes garbage = {{0, problem_.slot_bytes, {}}};
-  Access user = m.slots[slot % problem_.depth].Write(0, problem_.slot_bytes, me, m.epochs, garbage);
-  for (int32_t j = 0; problem_.mirrored && user.rank < 0 && j < problem_.size; ++j)
-    if (ReadsMirror(problem_, j, me))
-      user = MirrorOf(j, me, slot)->Write(0, problem_.slot_bytes, me, m.epochs, garbage);
-  if (user.rank < 0) return {};
-  return "the first segment of the next exchange overwrites landing[" + std::to_string(me) + "]." +
-         Number(slot) + ", which " + RankText(user.rank) + " may still use (S3)";
+  uint32_t slot = schedules_[static_cast<size_t>(me)].slots;
+  const uint32_t end = slot + (problem_.mirrored ? 1 : SegmentsOfBatch(problem_.depth));
+  for (; slot < end; ++slot) {
+    Region& own = m.slots[slot % problem_.depth];
+    Access user = own.Write(0, problem_.slot_bytes, me, m.epochs, garbage);
+    for (int32_t j = 0; problem_.mirrored && user.rank < 0 && j < problem_.size; ++j)
+      if (ReadsMirror(problem_, j, me))
+        user = MirrorOf(j, me, slot)->Write(0, problem_.slot_bytes, me, m.epochs, garbage);
+    if (user.rank >= 0)
+      return "a first segment of the next exchange overwrites landing[" + std::to_string(me) +
+             "]." + Number(slot) + ", which " + RankText(user.rank) + " may still use (S3)";
+  }
+  return {};
 }
 
 bool Machine::Learn(int32_t me, int32_t peer, uint32_t tick) {

@@ -6,9 +6,9 @@
 // bytes whose accesses are all ordered have one value only.
 //
 // The time after the exchange is modelled by the first access to its memory: a rank that has ended
-// may at once begin the next exchange of the channel, whose first segment overwrites the slot after
-// this exchange's last. Everything else of the next exchange comes after all ranks have ended this
-// one (plan-S1), so two exchanges in succession need no second run.
+// may at once begin the next exchange of the channel, whose first segments overwrite the slots
+// after this exchange's last. Everything else of the next exchange comes after all ranks have ended
+// this one (plan-S1), so two exchanges in succession need no second run.
 //
 // Where memory is mirrored (Problem::mirrored) a rank reads its mirrors of the landing slots of
 // peers on other hosts, which hold what was pushed to it, and may use that once it knows of the

@@ -6,7 +6,7 @@
 // a kWait is not yet satisfied.
 //
 // Progress between ranks is one counter per rank, its *tick*, local to the exchange: 1 = begun (the
-// first segment, if any, lies in its landing slot). kSignal raises the own tick, kWait waits for
+// first segments, if any, lie in its landing slots). kSignal raises the own tick, kWait waits for
 // others' ticks.
 //
 // Invariants, which core/plan/verify.h proves for every algorithm and tests/sim tries under random
@@ -22,6 +22,7 @@
 #ifndef COVEY_CORE_PLAN_SCHEDULE_H_
 #define COVEY_CORE_PLAN_SCHEDULE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -132,6 +133,8 @@ struct Problem {
   // By group index, where memory is mirrored: the host, numbered from 0 in the order of their first
   // members. Members of one host read each other's landing slots. Empty: each is a host of its own.
   std::vector<int32_t> hosts;
+  // Segments in the landing slots of every member at tick 1, but of those in `unstaged` (run-X5).
+  uint32_t staged_segments = 1;
   // By group index: the members whose first segment is not in its landing slot at tick 1: the input
   // lies in the arena, where most likely all do, or its readers depend on all begins (run-X4).
   // Empty: none.
@@ -151,6 +154,11 @@ struct Problem {
 
   bool operator==(const Problem&) const = default;
 };
+
+// Segments that pass through the landing slots together, at most, and that a begin stages: a third
+// of the slots, since a peer may still read the batch before the last. More than a core's own cache
+// holds of all that passes through it are no faster.
+constexpr uint32_t SegmentsOfBatch(uint32_t depth) { return std::min(uint32_t{8}, depth / 3); }
 
 // Segments of `slot_bytes` a message of `length_bytes` is cut into. At least one, so that a begin
 // has a slot.

@@ -59,6 +59,30 @@ uint64_t BeginStage::LongestStaged(const Exchange& x) const {
   return std::min(options_.unstaged_above / x.size(), kCopiedBytes - 1);
 }
 
+// run-X5: as many as allreduce/staged passes together, where it is likely to be the schedule.
+uint32_t BeginStage::StagedSegments(const Exchange& x) const {
+  if (!StagesInput(x)) return 0;
+  const bool is_batch = options_.stages_batches && x.request->kind == Kind::kAllreduce &&
+                        x.size() > 2 && x.codec == nullptr && x.shares_memory &&
+                        x.path == nullptr && !IsSmallSum(x) && !transport_->CanReadPeers();
+  if (!is_batch) return 1;
+  return std::min(SegmentsOfBatch(x.channel->depth),
+                  NumSegments(x.input.length_bytes(), x.channel->slot_bytes));
+}
+
+void BeginStage::Stage(const Exchange& x, uint32_t segments) {
+  if (segments > 0 && x.codec != nullptr) return codec_steps_->EncodeFirst(x);
+  const size_t slot_bytes = x.channel->slot_bytes;
+  for (uint32_t t = 0; t < segments; ++t) {
+    std::byte* slot = x.Slot(x.Me(), t);
+    const size_t bytes = std::min(x.input.length_bytes() - t * slot_bytes, slot_bytes);
+    x.input.ForEach(t * slot_bytes, bytes, [&](const std::byte* piece, size_t at, size_t length) {
+      options_.kernels->copy(slot + at, piece, length,
+                             x.streaming ? Stores::kStreaming : Stores::kCached);
+    });
+  }
+}
+
 bool BeginStage::LearnsStores(const Exchange& x) const {
   return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
          x.codec == nullptr && !x.by_ipc && !x.for_communicator && x.shares_memory &&
@@ -108,17 +132,9 @@ void BeginStage::Publish(Exchange* x) {
   std::copy(x->request->peers.begin(), x->request->peers.end(), x->TableOf(x->Me()));
   // It says whether peers read what is staged.
   if (!x->shares_memory && KnowsSchedule(*x)) ChooseSchedule(x);
-  // run-X1: the tick comes after the first segment: a peer that sees the tick reads the segment.
-  if (StagesInput(*x)) {
-    const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
-    std::byte* slot = x->Slot(x->Me(), 0);
-    if (x->codec != nullptr) codec_steps_->EncodeFirst(*x);
-    if (x->codec == nullptr && first > 0)
-      x->input.ForEach(0, first, [&](const std::byte* piece, size_t delta, size_t length) {
-        options_.kernels->copy(slot + delta, piece, length,
-                               x->streaming ? Stores::kStreaming : Stores::kCached);
-      });
-  }
+  // run-X1: the tick comes after the first segments: a peer that sees the tick reads them.
+  cell->placement[turn].staged = StagedSegments(*x);
+  Stage(*x, cell->placement[turn].staged);
   if (learns) x->busy = options_.clock->Now() - x->busy_since;
   communicators_->Publish(x);
   if (!x->shares_memory) PushBegin(x);

@@ -33,6 +33,9 @@ class BeginStage {
     uint64_t unstaged_above = 0;
     // Where the tensors of a sum of up to unstaged_above lie decides its schedule, too.
     bool places_small = true;
+    // Whether the begin of a longer sum stages as many segments as go together (run-X5): no
+    // schedule but allreduce/staged makes use of more than the first.
+    bool stages_batches = true;
     SchedulePlanner planner;
   };
 
@@ -46,7 +49,7 @@ class BeginStage {
         communicators_(communicators),
         schedules_(options.planner) {}
 
-  // The begin header, the placement and the first segment: all that goes before tick 1.
+  // The begin header, the placement and the first segments: all that goes before tick 1.
   void Publish(Exchange* exchange);
   // Whether a sum that is done would publish the same again, wherever its tensors lie.
   bool StagesAlike(const Exchange& exchange) const;
@@ -67,6 +70,8 @@ class BeginStage {
   bool IsSmallSum(const Exchange& exchange) const;
   bool IsUnstaged(const Exchange& exchange, size_t index) const;
   bool StagesInput(const Exchange& exchange) const;
+  uint32_t StagedSegments(const Exchange& exchange) const;
+  void Stage(const Exchange& exchange, uint32_t segments);
   bool LearnsStores(const Exchange& exchange) const;
   bool KnowsSchedule(const Exchange& exchange) const;
   std::optional<uint32_t> TraitsOfSum(const Exchange& exchange) const;

@@ -29,6 +29,7 @@ Executor::Executor(const Options& options, Transport* transport)
                .cache_bytes = options.cache_bytes,
                .unstaged_above = options.unstaged_above,
                .places_small = options.places_small,
+               .stages_batches = options.stages_batches,
                .planner = options.planner},
               transport, &codec_steps_, &staging_, &communicators_),
       shares_with_all_(transport->SharesWithAll()) {}

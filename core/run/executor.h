@@ -38,8 +38,9 @@ class Executor {
     uint64_t cache_bytes = 0;  // of the last-level cache
     // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
     uint64_t unstaged_above = 0;
-    bool places_small = true;  // BeginStage::Options
-    Clock* clock = nullptr;    // outlives the executor
+    bool places_small = true;  // BeginStage::Options, as the next
+    bool stages_batches = true;
+    Clock* clock = nullptr;  // outlives the executor
     SchedulePlanner planner;
     DeviceStaging::Options staging;
     CommunicatorPath::Options communicators;

@@ -30,13 +30,16 @@ Part PartOf(const Tensor& t, size_t size, size_t index) {
 Placed PlacedBy(const Exchange& x) {
   const bool scatter = Scatters(x.request->kind);  // outputs are not shared
   const uint64_t layout = x.CellOf(x.Me())->placement[x.Turn()].layout;
-  Placed all{.in_arena = true, .readable = !scatter};
+  Placed all{.in_arena = true, .readable = !scatter, .staged = ~uint32_t{0}};
   for (size_t j = 0; j < x.size(); ++j) {
     const Placement& placement = x.CellOf(j)->placement[x.Turn()];
     all.readable &= placement.input_address != 0 && placement.output_address != 0;
     all.in_arena &= placement.input != Transport::kNoOffset && placement.layout == layout &&
                     (scatter || placement.output != Transport::kNoOffset);
+    // run-X5: what one member has staged all have.
+    all.staged = std::min(all.staged, placement.staged);
   }
+  all.staged = std::max(all.staged, uint32_t{1});
   return all;
 }
 
@@ -71,6 +74,7 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   const Placed placed = Reduces(r.kind) ? PlacedBy(x) : Placed{};
   p.all_readable = placed.readable;
   p.all_arena = placed.in_arena || p.by_ipc;
+  if (x.shares_memory) p.staged_segments = placed.staged;
   if (HasRoot(r.kind)) {
     const auto& members = r.group->members;
     p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) -

@@ -10,10 +10,12 @@
 
 namespace covey {
 
-// Whether all members' tensors lie in their regions, alike; whether all can read all of them.
+// Whether all members' tensors lie in their regions, alike; whether all can read all of them; how
+// many segments all have staged, where any has.
 struct Placed {
-  bool in_arena;
-  bool readable;
+  bool in_arena = false;
+  bool readable = false;
+  uint32_t staged = 1;
 };
 Placed PlacedBy(const Exchange& exchange);
 

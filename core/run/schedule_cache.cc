@@ -14,9 +14,10 @@ constexpr size_t kMaxSchedules = 4096;
 
 size_t ScheduleCache::Hash::operator()(const Problem& p) const {
   size_t h = static_cast<size_t>(p.kind);
-  for (uint64_t v : {uint64_t(p.size), uint64_t(p.me), uint64_t(p.root), uint64_t(p.all_arena),
-                     uint64_t(p.all_readable), uint64_t(p.dtype), p.length_bytes, p.slot_bytes,
-                     uint64_t(p.form.block_elems), uint64_t(p.form.elem_bits)})
+  for (uint64_t v :
+       {uint64_t(p.size), uint64_t(p.me), uint64_t(p.root), uint64_t(p.all_arena),
+        uint64_t(p.all_readable), uint64_t(p.dtype), p.length_bytes, p.slot_bytes,
+        uint64_t(p.staged_segments), uint64_t(p.form.block_elems), uint64_t(p.form.elem_bits)})
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
   for (bool unstaged : p.unstaged) h = (h ^ uint64_t{unstaged}) * 0x9e3779b97f4a7c15u;
   for (int32_t host : p.hosts) h = (h ^ static_cast<uint64_t>(host)) * 0x9e3779b97f4a7c15u;

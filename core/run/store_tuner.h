@@ -6,10 +6,11 @@
 // processors: two threads that copy and add 256 KiB took 17 us cached and 26 us around the cache,
 // or 145 us and 52 us.
 //
-// Kept per size of message (powers of two). Both ways are tried a few times at first and again
-// after kTrialEvery exchanges; in between the better one is used. Results do not depend on it. One
-// member of a group decides for all, because what one rank stores another one waits for. Pure:
-// times are arguments. Not thread-safe.
+// Kept per size of message (powers of two). A trial does a few exchanges of both ways in turns, and
+// the better one is used until the next trial; times of two different minutes are never compared.
+// As long as trials say the same they become rarer. Results do not depend on it. One member of a
+// group decides for all, because what one rank stores another one waits for. Pure: times are
+// arguments. Not thread-safe.
 #ifndef COVEY_CORE_RUN_STORE_TUNER_H_
 #define COVEY_CORE_RUN_STORE_TUNER_H_
 
@@ -25,8 +26,9 @@ namespace covey {
 class StoreTuner {
  public:
   static constexpr size_t kLeastBytes = 32 * 1024;  // below it the difference does not show
-  static constexpr uint32_t kSamples = 8;           // of each way; the best of the latest counts
-  static constexpr uint32_t kTrialEvery = 128;      // exchanges
+  static constexpr uint32_t kSamples = 6;           // of each way in a trial
+  static constexpr uint32_t kShortestRun = 64;      // exchanges from one trial to the next
+  static constexpr uint32_t kLongestRun = 512;
 
   // For the next exchange of so long a message.
   Stores Next(size_t length_bytes);
@@ -35,16 +37,19 @@ class StoreTuner {
 
  private:
   struct Way {
-    std::array<Time, kSamples> latest{};
-    uint32_t count = 0;  // ever learned
+    std::array<double, kSamples> ns_per_kib{};
+    uint32_t count = 0;  // in this trial
 
-    Time Best() const;
+    double Usual() const;
   };
   struct Size {
     std::array<Way, 2> ways;  // by Stores
-    uint32_t since_trial = 0;
     Stores preferred = Stores::kCached;
+    uint32_t run = kShortestRun;  // exchanges after this trial
+    uint32_t left = 0;            // of them; 0: this is a trial
   };
+
+  static void Decide(Size* size);
 
   static Stores Other(Stores s) {
     return s == Stores::kCached ? Stores::kStreaming : Stores::kCached;

@@ -4,9 +4,8 @@
 // copies the rest from the others, so that reads do not grow with n. Per rank, n ranks, m bytes, B
 // batches of segments: B + 1 ticks; m bytes staged, m reduced from landing slots, m copied out.
 //
-// The first batch is the segment that is staged at the begin. A later one has as many segments as a
-// third of the slots, and at most kMostInBatch: with each tick all ranks wait for each other, which
-// costs most where ranks share cores.
+// The first batch is what was staged at the begin, as a rule SegmentsOfBatch segments; so are the
+// others: with each tick all ranks wait for each other, which costs most where ranks share cores.
 //
 // Worked example, 4 ranks, batch b of one segment t: the segments of all ranks lie in landing[*].t.
 // Rank 1 reduces quarter 1 of all four slots into quarter 1 of its own slot (no other rank reads
@@ -24,8 +23,6 @@ namespace covey {
 namespace {
 
 constexpr uint64_t kAlign = 64;
-// More bytes than a core's own cache holds of all that passes through it are no faster.
-constexpr uint32_t kMostInBatch = 8;
 
 bool Fits(const Problem& p) { return p.length_bytes > 0; }
 
@@ -76,10 +73,10 @@ void CopyOut(const Problem& p, uint32_t t, Schedule* s) {
 
 Schedule Build(const Problem& p) {
   const uint32_t segments = NumSegments(p.length_bytes, p.slot_bytes);
-  const uint32_t most = std::min(kMostInBatch, p.depth / 3);
+  const uint32_t most = SegmentsOfBatch(p.depth);
   Schedule s{.algorithm = "staged", .steps = {}, .slots = segments};
   uint32_t tick = 1;
-  for (uint32_t begin = 0, end = 1; begin < segments;) {
+  for (uint32_t begin = 0, end = p.staged_segments; begin < segments;) {
     const uint32_t next_end = std::min(segments, end + most);
     for (uint32_t t = end; t < next_end; ++t) CopyIn(p, t, &s);
     for (uint32_t t = begin; t < end; ++t) ReduceOwnPiece(p, t, &s);

@@ -68,8 +68,8 @@ inline Problem MakeProblem(Kind kind, int32_t size, uint64_t length_bytes, uint6
   return p;
 }
 
-// The same in every memory an algorithm may ask for, with none, some and all beginning late, and
-// with a codec for one that codes.
+// The same in every memory an algorithm may ask for, with none, some and all beginning late, with a
+// batch of segments staged at the begin, and with a codec for one that codes.
 inline std::vector<Problem> InEveryMemory(const Algorithm& algorithm, Problem problem) {
   std::vector<Problem> problems;
   if (algorithm.codes) problem.form = {.block_elems = 256, .header_bytes = 4, .elem_bits = 8};
@@ -80,6 +80,12 @@ inline std::vector<Problem> InEveryMemory(const Algorithm& algorithm, Problem pr
     problem.unstaged.clear();
     if (!CanDo(algorithm, problem)) continue;
     problems.push_back(problem);
+    if (problem.kind == Kind::kAllreduce && !algorithm.codes) {
+      problem.staged_segments = std::min(SegmentsOfBatch(problem.depth),
+                                         NumSegments(problem.length_bytes, problem.slot_bytes));
+      if (problem.staged_segments > 1) problems.push_back(problem);
+      problem.staged_segments = 1;
+    }
     if (!Reduces(problem.kind) || algorithm.codes || problem.size > 6) continue;
     for (const bool all : {true, false}) {
       if (arena && !all) continue;

@@ -143,7 +143,7 @@ const Damage kDamages[] = {
      [](auto* s) {
        for (Schedule& one : *s) ++one.slots;
      },
-     "rank 1 at its end: the first segment of the next exchange overwrites landing[1].7, which "
+     "rank 1 at its end: a first segment of the next exchange overwrites landing[1].7, which "
      "rank 2 may still use (S3)"},
     {"left while used", Kind::kAllreduce, "direct",
      [](auto* s) { Drop(&(*s)[1], StepKind::kWait, 0); },
