@@ -96,7 +96,7 @@ void Engine::Kick() {
 }
 
 Status Engine::SubmitRepeat(Operation* operation, uint64_t* handle) {
-  if (options_.oversubscribed || queue_->in_flight() > 0 || wanted_.load() > 0 || !TryAcquire())
+  if (queue_->in_flight() > 0 || wanted_.load() > 0 || !TryAcquire())
     return queue_->Submit(operation, handle);
   if (!runtime_->MayRepeat()) {
     Release();
@@ -104,7 +104,9 @@ Status Engine::SubmitRepeat(Operation* operation, uint64_t* handle) {
   }
   bool is_taken = false;
   const Status submitted = queue_->SubmitTaken(operation, handle, &is_taken);
-  if (is_taken) waited_ns_.fetch_add(runtime_->Repeat(operation), std::memory_order_relaxed);
+  const int yields = options_.oversubscribed ? options_.yields : 0;
+  if (is_taken)
+    waited_ns_.fetch_add(runtime_->Repeat(operation, yields), std::memory_order_relaxed);
   // engine-E6: this thread drives next, so what has begun is not left work.
   Release(true);
   return submitted;

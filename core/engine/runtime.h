@@ -76,9 +76,10 @@ class Runtime {
 
   // Repeat carries an operation out without a pass where it can, or begins it (runtime_repeat.cc).
   // REQUIRES: MayRepeat, and no other operation is in flight (engine-E6). Returns how long it has
-  // waited for peers; waits too short for a look at the clock count as 0.
+  // waited for peers; waits too short for a look at the clock count as 0. `yields`: with more ranks
+  // than cores it lets others run before it looks again, at most so often; 0: there are no more.
   bool MayRepeat();
-  Time Repeat(Operation* operation);
+  Time Repeat(Operation* operation, int yields);
 
   // See Executor::AwaitsWord.
   bool AwaitsWord() const { return executor_.AwaitsWord(); }
@@ -120,7 +121,7 @@ class Runtime {
   void WatchPeers(Time now);
   void CloseIfLost(const Stream& stream);
   void TakeNow(Operation* operation);
-  bool AllBegin(Exchange* exchange, Time* waited);
+  bool AllBegin(Exchange* exchange, int yields, Time* waited);
   void Drop(const Message& message);
   void StartAndProgress(Time now, bool* moved);
   void HandleEnded(Exchange* exchange, Time now);

@@ -5,6 +5,8 @@
 // While nothing else is in flight only the steps of that one exchange are needed: this rank's
 // begin, a look at those of its peers, and the sum. On the wire it is an exchange like any other;
 // if some peer has not begun it becomes one on this rank, too.
+#include <sched.h>
+
 #include "core/base/processor.h"
 #include "core/engine/runtime.h"
 
@@ -16,6 +18,8 @@ constexpr uint32_t kMostRepeats = 64;
 // Looks for the begins of peers: the first follow one another at once, later ones after a pause.
 constexpr int kCloseLooks = 32;
 constexpr int kLooks = 128;
+// Looks after yields end then, as others of this process may wait for the progress lock.
+constexpr Time kLongestYields = 100 * kMicrosecond;
 
 }  // namespace
 
@@ -25,7 +29,7 @@ bool Runtime::MayRepeat() {
          Idle() && !transport_->HasMail();
 }
 
-Time Runtime::Repeat(Operation* operation) {
+Time Runtime::Repeat(Operation* operation, int yields) {
   ++repeats_;
   Stream* stream = negotiator_.streams().ToRepeat(*operation);
   Exchange* x = nullptr;
@@ -40,7 +44,7 @@ Time Runtime::Repeat(Operation* operation) {
     options_.observer->OnBegin(transport_->rank(), IdOf(*stream), x->entry);
   executor_.BeginRepeat(x);
   Time waited = 0;
-  if (!AllBegin(x, &waited) || !executor_.FinishRepeat(x, waited)) {
+  if (!AllBegin(x, yields, &waited) || !executor_.FinishRepeat(x, waited)) {
     const Time now = options_.clock->Now();
     operation->submitted_at = now;
     // engine-E7: it has begun: the passes to come find it as if a pass had begun it.
@@ -62,9 +66,18 @@ Time Runtime::Repeat(Operation* operation) {
   return waited;
 }
 
-// Whether all members begin within kLooks looks.
-bool Runtime::AllBegin(Exchange* x, Time* waited) {
+// Whether all members begin within a few looks.
+bool Runtime::AllBegin(Exchange* x, int yields, Time* waited) {
   bool all = executor_.AllHaveBegun(x);
+  if (!all && yields > 0) {
+    const Time began = options_.clock->Now();
+    for (int i = 0; !all && i < yields && *waited < kLongestYields; ++i) {
+      sched_yield();
+      all = executor_.AllHaveBegun(x);
+      *waited = options_.clock->Now() - began;
+    }
+    return all;
+  }
   Time since = 0;
   for (int looks = 0; !all && looks < kLooks; ++looks) {
     if (looks == kCloseLooks) since = options_.clock->Now();

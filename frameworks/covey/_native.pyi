@@ -44,6 +44,7 @@ def submit(
     outputs: Optional[Tuple[Tensor, ...]],
     keep: Any,
     codec: Optional[str] = ...,
+    waits: int = ...,
     /,
 ) -> Handle[Any]: ...
 def submit1(

@@ -360,7 +360,7 @@ def barrier(process_set: Group = world) -> None:
     Example:
         >>> hvd.barrier()
     """
-    without_tensors(BARRIER, "barrier", process_set).wait()
+    without_tensors(BARRIER, "barrier", process_set, waits=True).wait()
 
 
 def join(device: int = -1) -> int:

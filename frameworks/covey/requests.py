@@ -197,6 +197,7 @@ class Requests(Generic[T]):
                 None if variant.in_place else self._describe([outputs[i] for i in places], code),
                 (dense, outputs),
                 how.codec_of(code),
+                variant.waits,
             )
             handle._result = [given[i] if variant.in_place else outputs[i] for i in places]
             moved = [(given[i], dense[i]) for i in places if given[i] is not dense[i]]
@@ -261,5 +262,7 @@ class Requests(Generic[T]):
         return tuple((fw.address(tensor), code, fw.shape(tensor)) for tensor in tensors)
 
 
-def without_tensors(kind: int, name: Optional[str], group: Group) -> Any:
-    return _native.submit(kind, group_id(group), name, SUM, 0, 1.0, 1.0, (), None, None)
+def without_tensors(kind: int, name: Optional[str], group: Group, waits: bool = False) -> Any:
+    """``waits``: the caller waits for it at once."""
+    head = (kind, group_id(group), name, SUM, 0, 1.0, 1.0)
+    return _native.submit(*head, (), None, None, None, waits)

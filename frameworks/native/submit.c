@@ -173,11 +173,12 @@ static int ParseTensors(PyObject* tuple, Dims* dims, covey_tensor* tensors) {
 }
 
 const char kSubmitDoc[] =
-    "submit(kind, group, name, op, root, prescale, postscale, inputs, outputs, keep, codec=None)\n"
-    "-> Handle.\n"
+    "submit(kind, group, name, op, root, prescale, postscale, inputs, outputs, keep, codec=None,\n"
+    "waits=0) -> Handle.\n"
     "Submits an operation on any number of tensors. `inputs` and `outputs` are tuples of\n"
     "(address, dtype code, shape); `outputs` None means in place (allgather: the runtime\n"
-    "allocates). `keep` is held until the operation has ended.";
+    "allocates). `keep` is held until the operation has ended. `waits`: .wait() follows at once\n"
+    "on this thread.";
 
 PyObject* Submit(PyObject* module, PyObject* args) {
   (void)module;
@@ -185,9 +186,9 @@ PyObject* Submit(PyObject* module, PyObject* args) {
   int kind, op;
   unsigned long long group;
   PyObject *inputs, *outputs, *keep;
-  if (!PyArg_ParseTuple(args, "iKziiddO!OO|z:submit", &kind, &group, &request.name, &op,
+  if (!PyArg_ParseTuple(args, "iKziiddO!OO|zi:submit", &kind, &group, &request.name, &op,
                         &request.root, &request.prescale, &request.postscale, &PyTuple_Type,
-                        &inputs, &outputs, &keep, &request.codec)) {
+                        &inputs, &outputs, &keep, &request.codec, &request.waits)) {
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(inputs);

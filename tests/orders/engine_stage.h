@@ -125,7 +125,7 @@ class Runtime {
   }
   // The first one is left begun, as by a rank whose peers have not come; others end at once.
   bool MayRepeat() const { return Idle(); }
-  Time Repeat(Operation* operation) {
+  Time Repeat(Operation* operation, int /*yields*/) {
     execution_->Expect(!is_inside_, "engine-E1: a thread repeats while another is inside RunOnce");
     is_inside_ = true;
     begun_.push_back(operation);

@@ -70,7 +70,7 @@ Status SimRank::HandIn(Operation* operation, uint64_t* handle) {
     return queue_.Submit(operation, handle);
   bool is_taken = false;
   const Status status = queue_.SubmitTaken(operation, handle, &is_taken);
-  if (is_taken) runtime_->Repeat(operation);
+  if (is_taken) runtime_->Repeat(operation, 0);
   return status;
 }
 

@@ -175,10 +175,10 @@ def broadcast(tensors: List[torch.Tensor], place: Place) -> Begin:
     return Begin("broadcast", hvd.broadcast_async_, given, tensors, _nothing)
 
 
-def barrier(_: Optional[Place] = None) -> Begin:
+def barrier(place: Optional[Place] = None) -> Begin:
     """An allreduce of no elements."""
-    given, options = (torch.zeros(0),), {"op": hvd.Sum}
-    return Begin("barrier", hvd.allreduce_async, given, [], _nothing, options)
+    begin = _allreduce_awaited_ if place is not None and place.waits else hvd.allreduce_async_
+    return Begin("barrier", begin, (torch.zeros(0),), [], _nothing, {"op": hvd.Sum})
 
 
 def allgather(outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place) -> Begin:
