@@ -25,6 +25,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from covey.torch.c10d.completions import Completions
+from covey.torch.c10d.points import Announcer
 
 SIZE = 2
 STEPS = 8
@@ -263,6 +264,54 @@ class LeavingTest(unittest.TestCase):
         for thread in completions._threads:
             thread.join(60)
         self.assertEqual(ended, ["first"])
+
+    def test_what_a_call_has_held_is_freed_before_the_process_ends(self) -> None:
+        frees, goes_on = threading.Event(), threading.Event()
+
+        class Work:
+            def await_end(self) -> None:
+                pass
+
+            end_future = await_end
+
+            def __del__(self) -> None:
+                frees.set()
+                goes_on.wait(60)
+
+        completions = Completions()
+        completions.add(None, Work())
+        self.assertTrue(frees.wait(60))
+        leaving = threading.Thread(target=completions.leave)
+        leaving.start()
+        while not completions._has_left:
+            time.sleep(0)
+        self.assertTrue(leaving.is_alive())
+        goes_on.set()
+        leaving.join(60)
+        self.assertFalse(leaving.is_alive())
+
+    def test_sends_are_announced_no_more_when_the_process_ends(self) -> None:
+        asked, goes_on = threading.Event(), threading.Event()
+
+        class Send:
+            def has_ended(self) -> bool:
+                return False
+
+        def announce() -> bool:
+            asked.set()
+            return goes_on.wait(60)
+
+        announcer = Announcer()
+        announcer.add(Send(), announce)  # type: ignore[arg-type]
+        self.assertTrue(asked.wait(60))
+        leaving = threading.Thread(target=announcer.close)
+        leaving.start()
+        announcer._closed.wait(60)
+        self.assertTrue(leaving.is_alive())  # The thread is within torch's store.
+        goes_on.set()
+        leaving.join(60)
+        assert announcer._thread is not None
+        self.assertFalse(announcer._thread.is_alive())
 
 
 if __name__ == "__main__":

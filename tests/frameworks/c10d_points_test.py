@@ -228,7 +228,7 @@ class PointsTest(unittest.TestCase):
             def __init__(self, thread: Any) -> None:
                 self.thread = thread
 
-            def join(self) -> None:
+            def join(self, timeout: float) -> None:
                 closed.set()
                 self.thread.join()
 

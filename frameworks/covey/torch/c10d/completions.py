@@ -32,7 +32,7 @@ import torch
 
 SLOTS = 16
 _MOST_IDLE = 2
-_LEAVE_S = 5.0
+LEAVE_S = 5.0
 _here = threading.local()
 
 
@@ -279,7 +279,7 @@ class Completions:
         self._idle = 0
         self._threads: List[threading.Thread] = []
         self._is_closed = False
-        self._ending = 0  # So many threads end a future just now.
+        self._ending = 0  # So many threads end a future just now, or free what its call has held.
         self._has_left = False  # The process ends: no more futures do.
         self._quiet = threading.Condition(self._lock)
         atexit.register(_leave, weakref.ref(self))
@@ -305,7 +305,7 @@ class Completions:
         """The process ends. A thread that is stopped inside of torch would abort it."""
         with self._lock:
             self._has_left = True
-            self._quiet.wait_for(lambda: self._ending == 0, _LEAVE_S)
+            self._quiet.wait_for(lambda: self._ending == 0, LEAVE_S)
 
     def _other_thread(self) -> Optional[threading.Thread]:
         """One that has not ended."""
@@ -352,6 +352,7 @@ class Completions:
         try:
             work.end_future()
         finally:
+            del lane, work  # torch lets other threads run as it frees a tensor.
             with self._lock:
                 self._ending -= 1
                 self._quiet.notify_all()

@@ -18,9 +18,11 @@ So a send to a rank that names its senders costs no look into the store unless i
 
 from __future__ import annotations
 
+import atexit
 import functools
 import threading
 import time
+import weakref
 from collections import Counter, deque
 from datetime import timedelta
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
@@ -32,7 +34,7 @@ import covey.torch as hvd
 from covey.errors import InvalidArgument
 from covey.group import GroupApart
 from covey.torch.c10d.call_stream import stream_of
-from covey.torch.c10d.completions import Program, waiting
+from covey.torch.c10d.completions import LEAVE_S, Program, waiting
 from covey.torch.c10d.work import CoveyWork, InFlight, Limit
 from covey.torch.tensors import CODES
 
@@ -69,6 +71,7 @@ class Announcer:
         self._news = threading.Event()
         self._closed = threading.Event()
         self._thread: Optional[threading.Thread] = None
+        atexit.register(_leave, weakref.ref(self))
 
     def add(self, work: CoveyWork, announce: Callable[[], bool]) -> None:
         """``announce`` is called until it says true, unless the send ends before."""
@@ -85,7 +88,14 @@ class Announcer:
         if self._thread is not None:
             self._closed.set()
             self._news.set()
-            self._thread.join()
+            self._thread.join(LEAVE_S)
+
+
+def _leave(known: "weakref.ref[Announcer]") -> None:
+    """The process ends. A thread that is stopped inside of torch would abort it."""
+    announcer = known()
+    if announcer is not None:
+        announcer.close()
 
 
 def _announce(
