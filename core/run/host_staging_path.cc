@@ -33,23 +33,6 @@ size_t InputEnd(const Step& step) {
   }
 }
 
-bool WritesOutput(const Step& step) {
-  switch (step.kind) {
-    case StepKind::kCopy:
-    case StepKind::kFetch:
-      return step.dst.place == Place::kOutput;
-    case StepKind::kReduce:
-    case StepKind::kReduceFetched:
-    case StepKind::kReduceCoded:
-    case StepKind::kFinishSum:
-    case StepKind::kMix:
-    case StepKind::kMixCoded:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 // The user's events have completed, and the begin's part is in the buffer.
@@ -88,7 +71,7 @@ DataPath::Answer HostStagingPath::MayRun(Exchange* x, const Step& step) {
 
 // Where members write each other's outputs nothing is whole before the end.
 DataPath::Answer HostStagingPath::DidRun(Exchange* x, const Step& step) {
-  if (!WritesOutput(step) || x->schedule->shares_memory) return Answer::kYes;
+  if (step.dst.place != Place::kOutput || x->schedule->shares_memory) return Answer::kYes;
   const bool wrote = x->transfers->Wrote(x->transfer, step.dst.offset, step.length_bytes);
   return wrote ? Answer::kYes : Lost(*x);
 }

@@ -15,6 +15,7 @@ import pickle
 import random
 import tempfile
 import threading
+import time
 import unittest
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -75,6 +76,9 @@ class Pair:
         covey.barrier()
         for _ in range(steps if hvd.rank() == 0 else 0):
             self.step()
+        last = covey.broadcast_object(trainings.made(self.optimizer), 0)
+        while trainings.made(self.optimizer) < last:
+            time.sleep(0)  # Between hosts a version may be heard of after a collective.
         covey.barrier()
 
     @property
