@@ -18,7 +18,7 @@ constexpr uint32_t kMostRepeats = 64;
 // Looks for the begins of peers: the first follow one another at once, later ones after a pause.
 constexpr int kCloseLooks = 32;
 constexpr int kLooks = 128;
-// Looks after yields end then, as others of this process may wait for the progress lock.
+// Looks after yields take no longer: other threads of this process may wait for the progress lock.
 constexpr Time kLongestYields = 100 * kMicrosecond;
 
 }  // namespace

@@ -36,7 +36,7 @@ Placed PlacedBy(const Exchange& x) {
     all.readable &= placement.input_address != 0 && placement.output_address != 0;
     all.in_arena &= placement.input != Transport::kNoOffset && placement.layout == layout &&
                     (scatter || placement.output != Transport::kNoOffset);
-    // run-X5: what one member has staged all have.
+    // run-X5: a schedule counts on what every member has staged.
     all.staged = std::min(all.staged, placement.staged);
   }
   all.staged = std::max(all.staged, uint32_t{1});

@@ -11,7 +11,7 @@
 namespace covey {
 
 // Whether all members' tensors lie in their regions, alike; whether all can read all of them; how
-// many segments all have staged, where any has.
+// many segments every member has staged, at least 1: the schedule sees to members that have none.
 struct Placed {
   bool in_arena = false;
   bool readable = false;
