@@ -4,8 +4,8 @@
 // copies the rest from the others, so that reads do not grow with n. Per rank, n ranks, m bytes, B
 // batches of segments: B + 1 ticks; m bytes staged, m reduced from landing slots, m copied out.
 //
-// The first batch is what was staged at the begin, as a rule SegmentsOfBatch segments; so are the
-// others: with each tick all ranks wait for each other, which costs most where ranks share cores.
+// The first batch is what all begins have staged, the others are of SegmentsOfBatch segments: with
+// each tick all ranks wait for each other, which costs most where ranks share cores.
 //
 // Worked example, 4 ranks, batch b of one segment t: the segments of all ranks lie in landing[*].t.
 // Rank 1 reduces quarter 1 of all four slots into quarter 1 of its own slot (no other rank reads

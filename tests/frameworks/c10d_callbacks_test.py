@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 from typing import Any, Callable, List, Tuple
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -301,10 +302,12 @@ class LeavingTest(unittest.TestCase):
             asked.set()
             return goes_on.wait(60)
 
-        announcer = Announcer()
+        with mock.patch("atexit.register") as register:
+            announcer = Announcer()
         announcer.add(Send(), announce)  # type: ignore[arg-type]
         self.assertTrue(asked.wait(60))
-        leaving = threading.Thread(target=announcer.close)
+        at_exit, *given = register.call_args.args
+        leaving = threading.Thread(target=at_exit, args=given)
         leaving.start()
         announcer._closed.wait(60)
         self.assertTrue(leaving.is_alive())  # The thread is within torch's store.

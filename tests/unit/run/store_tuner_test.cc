@@ -49,7 +49,7 @@ TEST_P(StoreTunerTest, AChangeIsNoticedWithTheNextTrial) {
   EXPECT_LE(Run(1000, 17000, 26000), 1000 / 128 * 8 + 20) << "seed " << GetParam();
 }
 
-// What is slower for a while, whichever way is taken, decides nothing.
+// Both ways become slower together, for a while: the choice stays.
 TEST_P(StoreTunerTest, AllBecomeSlower) {
   Run(2000, 17000, 18000);
   for (const Time factor : {3, 1, 8, 2}) {

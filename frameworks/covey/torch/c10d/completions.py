@@ -33,6 +33,7 @@ import torch
 SLOTS = 16
 _MOST_IDLE = 2
 LEAVE_S = 5.0
+"""So long a process that ends waits for a thread."""
 _here = threading.local()
 
 
@@ -259,10 +260,16 @@ class Queue:
         self.is_waited_for = False  # Or will be: it is among the ready ones.
 
 
-def _leave(known: "weakref.ref[Completions]") -> None:
-    completions = known()
-    if completions is not None:
-        completions.leave()
+def at_exit(method: Callable[[], None]) -> None:
+    """``method`` is called when the process ends, if its object lives then: it sees to it that no
+    thread is inside of torch. One that is stopped there aborts the process."""
+    atexit.register(_call, weakref.WeakMethod(method))
+
+
+def _call(known: "weakref.WeakMethod[Callable[[], None]]") -> None:
+    method = known()
+    if method is not None:
+        method()
 
 
 class Completions:
@@ -282,7 +289,7 @@ class Completions:
         self._ending = 0  # So many threads end a future just now, or free what its call has held.
         self._has_left = False  # The process ends: no more futures do.
         self._quiet = threading.Condition(self._lock)
-        atexit.register(_leave, weakref.ref(self))
+        at_exit(self.leave)
 
     def add(self, lane: Any, work: Any) -> None:
         """``work.await_end()`` then ``work.end_future()`` will be called, on one thread. ``lane``:
@@ -302,7 +309,8 @@ class Completions:
             thread.join()
 
     def leave(self) -> None:
-        """The process ends. A thread that is stopped inside of torch would abort it."""
+        """The process ends: begins to end no more futures, and waits LEAVE_S at most for those
+        that end just now."""
         with self._lock:
             self._has_left = True
             self._quiet.wait_for(lambda: self._ending == 0, LEAVE_S)

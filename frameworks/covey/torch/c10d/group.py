@@ -151,8 +151,8 @@ class CoveyProcessGroup(dist.ProcessGroup):
     # ---- Collectives.
 
     def _begun(self, call: calls.Begin, timeout: timedelta, waits: bool = False) -> Any:
-        """A CoveyWork, or where this ``waits`` in vain for the timeout at most; else an EndedWork:
-        a CoveyWork costs more than a small exchange."""
+        """A CoveyWork. ``waits``: an EndedWork, once the operation has ended, as a CoveyWork costs
+        more than a small exchange; a CoveyWork if the timeout passes before."""
         lane = current_lane()
         place = lane or self._program
         number = place.next_call()

@@ -18,11 +18,9 @@ So a send to a rank that names its senders costs no look into the store unless i
 
 from __future__ import annotations
 
-import atexit
 import functools
 import threading
 import time
-import weakref
 from collections import Counter, deque
 from datetime import timedelta
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
@@ -34,7 +32,7 @@ import covey.torch as hvd
 from covey.errors import InvalidArgument
 from covey.group import GroupApart
 from covey.torch.c10d.call_stream import stream_of
-from covey.torch.c10d.completions import LEAVE_S, Program, waiting
+from covey.torch.c10d.completions import LEAVE_S, Program, at_exit, waiting
 from covey.torch.c10d.work import CoveyWork, InFlight, Limit
 from covey.torch.tensors import CODES
 
@@ -71,7 +69,7 @@ class Announcer:
         self._news = threading.Event()
         self._closed = threading.Event()
         self._thread: Optional[threading.Thread] = None
-        atexit.register(_leave, weakref.ref(self))
+        at_exit(self.close)
 
     def add(self, work: CoveyWork, announce: Callable[[], bool]) -> None:
         """``announce`` is called until it says true, unless the send ends before."""
@@ -84,18 +82,12 @@ class Announcer:
             self._news.set()
 
     def close(self) -> None:
-        """Ends the thread. Sends that have not ended are announced no more."""
+        """Ends the thread, and waits LEAVE_S at most for it. Sends that have not ended are
+        announced no more."""
         if self._thread is not None:
             self._closed.set()
             self._news.set()
             self._thread.join(LEAVE_S)
-
-
-def _leave(known: "weakref.ref[Announcer]") -> None:
-    """The process ends. A thread that is stopped inside of torch would abort it."""
-    announcer = known()
-    if announcer is not None:
-        announcer.close()
 
 
 def _announce(

@@ -245,9 +245,11 @@ class CoveyWork(dist._Work):
 
 
 class EndedWork(dist._Work):
-    """A call that has ended well before it has returned."""
+    """A call whose operation has ended, without an error, before the call returns."""
 
-    def __init__(self, outputs: List[torch.Tensor], call: Call, stream: Optional[CallStream]):
+    def __init__(
+        self, outputs: List[torch.Tensor], call: Call, stream: Optional[CallStream]
+    ) -> None:
         """As for CoveyWork."""
         super().__init__()
         self._outputs = outputs
