@@ -65,6 +65,10 @@ if __name__ == "__main__":
     raise SystemExit(covey_command.{function}())
 """
 _SCRIPTS = {"covey": "main", "coveyrun": "coveyrun_main"}
+_ENTRY_POINTS = """\
+[torch.backends]
+covey = covey_torch:register
+"""
 
 
 def version_of(header: pathlib.Path) -> str:
@@ -129,6 +133,7 @@ def main(arguments: List[str]) -> None:
     description = options.description.read_text(encoding="utf-8")
     metadata = _METADATA.format(version=version, description=description)
     contents[f"{dist_info}/METADATA"] = metadata.encode("utf-8")
+    contents[f"{dist_info}/entry_points.txt"] = _ENTRY_POINTS.encode("ascii")
     contents[f"{dist_info}/WHEEL"] = _WHEEL.format(tag=tag).encode("utf-8")
     for name, function in _SCRIPTS.items():
         script = _SCRIPT.format(function=function).encode("ascii")

@@ -15,6 +15,8 @@ import zipfile
 
 from installed import ROOT, Installed, wheel
 
+_TORCHRUN = ["python", "-m", "torch.distributed.run", "--standalone"]
+
 
 class WheelTest(unittest.TestCase):
     @classmethod
@@ -52,6 +54,27 @@ class WheelTest(unittest.TestCase):
         weights = {line.rpartition("weight ")[2] for line in lines if "weight " in line}
         self.assertEqual(len(weights), 1, lines)
         self.assertAlmostEqual(float(weights.pop()), 8.0, places=2)
+
+    def test_torch_knows_the_backend_by_its_name(self) -> None:
+        """Without an import; and a program that has no use for Covey does not import it."""
+        train = (
+            "import sys, torch, torch.distributed as dist\n"
+            "print('imported', [name for name in sys.modules if name.startswith('covey.')])\n"
+            "dist.init_process_group('covey')\n"
+            "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1, bias=False))\n"
+            "model(torch.ones(1, 2) * dist.get_rank()).sum().backward()\n"
+            "print('gradient', model.module.weight.grad.tolist())\n"
+            "dist.destroy_process_group()\n"
+        )
+        launchers = (["coveyrun", "-np", "2", "python"], [*_TORCHRUN, "--nproc-per-node", "2"])
+        (self.there.folder / "train.py").write_text(train)
+        for launcher in launchers:
+            with self.subTest(launcher[0]):
+                command = [*launcher, str(self.there.folder / "train.py")]
+                said = self.there.run(command, PYTHONPATH=self.lend_torch())
+                self.assertEqual(said.count("imported []"), 2, said)
+                self.assertEqual(said.count("gradient [[0.5, 0.5]]"), 2, said)
+                self.assertNotIn("Device capability", said)
 
     def test_brings_both_commands(self) -> None:
         self.assertIn("covey", self.there.run(["covey", "--version"]))

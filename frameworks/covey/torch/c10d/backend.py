@@ -1,5 +1,6 @@
-"""Makes Covey known to torch.distributed. ``import covey.torch`` does; the backend itself, which is
-imported when a process group is made, is ``group.py``. Internal.
+"""Makes Covey known to torch.distributed. ``import covey.torch`` does, and `covey_torch` with
+``import torch``; the backend itself, which is imported when a process group is made, is
+``group.py``. Internal.
 
 torch.distributed wants a store that its ranks share. torchrun serves one and says where; coveyrun
 says at which port rank 0 may serve one, and where covey.torch is imported a file in memory, which
@@ -27,7 +28,8 @@ _SHUTDOWN = "_shutdown_backend"
 _memory = -1  # Its descriptor: a process stays in its job.
 
 
-def _create(options: Any, backend_options: Any = None) -> Any:
+def create(options: Any, backend_options: Any = None) -> Any:
+    """The process group that torch asks for, by its extended interface of backends."""
     from covey.torch.c10d import group
 
     return group.create(options, backend_options)
@@ -137,10 +139,11 @@ def _with_shutdown(theirs: Callable[..., None]) -> Callable[..., None]:
 
 
 def register() -> None:
-    """Again: a no-op."""
-    if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
+    """Once in a process. Where `covey_torch` has told torch the name, the rest."""
+    if not dist.is_available():
         return
-    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=list(DEVICES))
+    if not hasattr(dist.Backend, NAME.upper()):
+        dist.Backend.register_backend(NAME, create, extended_api=True, devices=list(DEVICES))
     # Torch has no other way to complete a rendezvous that it knows; without it users give a store.
     handlers: Dict[str, Any] = getattr(dist.rendezvous, "__globals__", {}).get(_HANDLERS, {})
     if "env" in handlers:
