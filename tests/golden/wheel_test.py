@@ -59,11 +59,11 @@ class WheelTest(unittest.TestCase):
         """Without an import; and a program that has no use for Covey does not import it."""
         train = (
             "import sys, torch, torch.distributed as dist\n"
-            "print('imported', [name for name in sys.modules if name.startswith('covey.')])\n"
+            "assert not any(name.startswith('covey.') for name in sys.modules)\n"
             "dist.init_process_group('covey')\n"
             "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1, bias=False))\n"
             "model(torch.ones(1, 2) * dist.get_rank()).sum().backward()\n"
-            "print('gradient', model.module.weight.grad.tolist())\n"
+            "assert model.module.weight.grad.tolist() == [[0.5, 0.5]]\n"
             "dist.destroy_process_group()\n"
         )
         launchers = (["coveyrun", "-np", "2", "python"], [*_TORCHRUN, "--nproc-per-node", "2"])
@@ -72,8 +72,6 @@ class WheelTest(unittest.TestCase):
             with self.subTest(launcher[0]):
                 command = [*launcher, str(self.there.folder / "train.py")]
                 said = self.there.run(command, PYTHONPATH=self.lend_torch())
-                self.assertEqual(said.count("imported []"), 2, said)
-                self.assertEqual(said.count("gradient [[0.5, 0.5]]"), 2, said)
                 self.assertNotIn("Device capability", said)
 
     def test_brings_both_commands(self) -> None:

@@ -73,6 +73,18 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """
+ATTRIBUTES = """
+import covey.{0}
+import horovod.{0} as hvd
+hvd.init()
+assert hvd.mpi_ops.Sum is hvd.Sum and covey.{0}.mpi_ops is hvd.mpi_ops
+assert hvd.compression.Compression is hvd.Compression and hvd.functions is not None
+print("an attribute" if "{0}" == "torch" or hvd.util else "")
+try:
+    hvd.mpi_opps
+except AttributeError as error:
+    print(error)
+"""
 KERAS = """
 import horovod.tensorflow as tf_hvd
 from horovod.tensorflow.mpi_ops import size
@@ -108,6 +120,18 @@ class AsHorovodTest(unittest.TestCase):
             self.assertEqual(said.count("sum 1.0"), 2, said)
             self.assertIn("has no horovod.spark", said)
             self.assertEqual(said.count("in EXTRA 1"), 2, said)
+
+    def test_modules_of_torch_are_attributes(self) -> None:
+        said = self.run_script(ATTRIBUTES.format("torch"), "--as-horovod")
+        self.assertEqual(said.count("an attribute"), 2, said)
+        self.assertIn("module 'covey.torch' has no attribute 'mpi_opps'", said)
+
+    @unittest.skipUnless(TENSORFLOW, WHY_NO_TENSORFLOW)
+    def test_modules_of_tensorflow_are_attributes(self) -> None:
+        said = self.run_script(
+            ATTRIBUTES.format("tensorflow"), "--as-horovod", COVEY_PRELOAD="tensorflow"
+        )
+        self.assertEqual(said.count("an attribute"), 2, said)
 
     @unittest.skipUnless(TENSORFLOW, WHY_NO_TENSORFLOW)
     def test_a_script_for_keras(self) -> None:

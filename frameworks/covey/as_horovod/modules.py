@@ -11,7 +11,8 @@
 
 ``import covey`` makes them importable below ``covey``, but for the two of ``torch.elastic``: a
 script that imports ``horovod.torch.mpi_ops`` imports ``covey.torch.mpi_ops``. By ``coveyrun
---as-horovod`` all are importable below ``horovod``.
+--as-horovod`` all are importable below ``horovod``. Those of a framework are attributes of its
+package too, as Horovod's are: ``hvd.mpi_ops.Sum``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import importlib.machinery
 import importlib.util
 import types
 from typing import Any, Optional, Sequence
+
+from covey.adapters import absent
 
 _HELPERS = ("common.util", "runner.common.util.env", "runner.util.threads", "tensorflow.util")
 _MODULES = {
@@ -45,6 +48,14 @@ def _counterpart(name: str) -> Optional[str]:
     if name.split(".")[0] in _FRAMEWORKS and importlib.util.find_spec(alike) is not None:
         return alike
     return None
+
+
+def module_in(package: str, name: str) -> types.ModuleType:
+    """What ``package.name`` is, where Horovod's package has a module of that name. Raises
+    AttributeError where it has none."""
+    if f"{package}.{name}".partition(".")[2] not in _MODULES:
+        raise absent(package, name)
+    return importlib.import_module(f"{package}.{name}")
 
 
 class _Loader(importlib.abc.Loader):

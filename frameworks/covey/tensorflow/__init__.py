@@ -35,10 +35,10 @@ except ModuleNotFoundError as missing:
 
 from .. import horovod  # Relative: pyright knows its __all__ so.
 from covey.as_horovod.helpers import _executing_eagerly  # noqa: F401  # As Horovod's tests do.
+from covey.as_horovod.modules import module_in
 from covey.collectives import barrier, join
 from covey.errors import Unsupported
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
-from covey.ops import absent
 from covey.tensorflow import neighbor_ops, ops, place_ops
 from covey.tensorflow.compression import Compression
 from covey.tensorflow.functions import (
@@ -105,4 +105,4 @@ def __getattr__(name: str) -> Any:
             f"{__name__} has no {name}: tensors are never overwritten, and operations in a "
             f"tf.function are asynchronous as they are; use {base.replace('_async', '')}"
         )
-    raise absent(__name__, name)
+    return module_in(__name__, name)

@@ -20,11 +20,11 @@ from __future__ import annotations
 from typing import Any, List
 
 from .. import horovod  # Relative: pyright knows its __all__ so.
+from covey.as_horovod.modules import module_in
 from covey.handles import Handle, checked, poll
 from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
-from covey.ops import absent
 from covey.torch import elastic, ops  # noqa: F401  hvd.elastic.run
 from covey.torch.c10d import backend
 from covey.torch.c10d.backend import monitored_barrier
@@ -70,7 +70,7 @@ __all__ += ops.__all__
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name)
+    return module_in(__name__, name)
 
 
 def __dir__() -> List[str]:
