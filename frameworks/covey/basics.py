@@ -50,6 +50,7 @@ def init(
         >>> covey.rank(), covey.size()
         (0, 1)
     """
+    state.of_group = ""
     in_parent = state.process == os.getpid()
     if not (is_initialized() and in_parent and not settings):
         _start(settings)
@@ -125,6 +126,11 @@ def shutdown() -> None:
         return
     for trainer in list(state.flushes.values()):
         trainer.flush()
+    leave()
+
+
+def leave() -> None:
+    """``shutdown()`` at once, which waits for no other rank. Internal."""
     for part in list(state.placed):
         part.move_out()
     _end()

@@ -100,7 +100,7 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
         return {}
     if "COVEY_SHM_FD" in environ:
         inner = {name: text for name, text in environ.items() if name not in _OF_COVEYRUN}
-        return settings(inner) or _alone()
+        return settings(inner) or alone()
     if environ.get("COVEY_RENDEZVOUS"):
         return meet_at(environ["COVEY_RENDEZVOUS"], environ)
     if not by_torchrun(environ):
@@ -256,7 +256,7 @@ def _plan(store: Any, rank: int, size: int) -> str:
 def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
     """The same through any store of torch.distributed that these ``size`` ranks share.
 
-    The first rendezvous counts: a process stays in its job.
+    The first rendezvous counts: a process stays in its job, but for torch/c10d/job.py.
 
     Raises:
         Unsupported: (a ValueError) a rank cannot take part.
@@ -388,7 +388,7 @@ def _of_part(part: Part) -> Dict[str, object]:
     return {**_on_this_host(place.rank, place.size, part.shm_fd), **here, **several}
 
 
-def _alone() -> Dict[str, object]:
+def alone() -> Dict[str, object]:
     """A job of one."""
     state.rendezvous_settings = _on_this_host(0, 1, _native.job_create(1))
     return state.rendezvous_settings

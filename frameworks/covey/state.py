@@ -55,6 +55,9 @@ class State:
         rendezvous_settings: where this process finds its job, when the environment does not say
             so (rendezvous.py).
         store: where it was found, kept while other ranks may still look there.
+        of_group: where a default process group of torch.distributed began the runtime, and
+            ``init()`` was not called since: "due" before the group is made, then "made". The next
+            default group begins another.
     """
 
     def __init__(self) -> None:
@@ -71,6 +74,7 @@ class State:
         self._optimizers: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
         self.rendezvous_settings: Optional[Dict[str, object]] = None
         self.store: Any = None
+        self.of_group = ""
 
     def add_flush(self, flush: Flush) -> None:
         """Keeps it as long as it lives."""

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from covey import basics, rendezvous
 from covey.collectives import barrier
 from covey.objects import broadcast_object
+from covey.torch.c10d import job
 
 NAME = "covey"
 DEVICES = ("cpu", "cuda")
@@ -73,7 +74,7 @@ def _with_env(theirs: Callable[..., Any]) -> Callable[..., Iterator[Tuple[Any, i
         if not _is_of_job(dict(parse_qsl(urlsplit(url).query))):
             yield from theirs(url, **options)
             return
-        basics.init()
+        job.begin(None, *rendezvous.place_of(os.environ))
         meetings += 1
         size = basics.size()
         store = dist.PrefixStore(str(meetings), dist.FileStore(_file_of_job(), size))

@@ -19,18 +19,18 @@ Example:
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
-from covey import basics, by_method, rendezvous
+from covey import basics, by_method
 from covey.errors import Timeout, Unsupported
 from covey.group import GroupApart
 from covey.method import unused
-from covey.torch.c10d import calls
+from covey.state import state
+from covey.torch.c10d import calls, job
 from covey.torch.c10d.backend import DEVICES, NAME
 from covey.torch.c10d.call_stream import stream_of
 from covey.torch.c10d.completions import Program, current_lane
@@ -73,7 +73,13 @@ class CoveyProcessGroup(dist.ProcessGroup):
     supports_window = False
 
     def __init__(
-        self, rank: int, ranks: List[int], name: str, timeout: timedelta, store: Any
+        self,
+        rank: int,
+        ranks: List[int],
+        name: str,
+        timeout: timedelta,
+        store: Any,
+        is_default: bool,
     ) -> None:
         super().__init__(rank, len(ranks))
         self._rank = rank
@@ -86,6 +92,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._timeout = timeout
         self._calls = 0
         self._store = store
+        self._is_default = is_default
         self._points = Points(rank, self._ranks, name, store, self._in_flight)
 
     # ---- A group's properties. C++ calls the functions in camel case.
@@ -145,7 +152,11 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._points.close()
 
     def abort(self) -> None:
-        """The futures of operations in flight do not end any more."""
+        """Operations in flight: of the default group they raise Aborted, here and on the ranks that
+        wait for this one, if it began the runtime. Those of other groups stay in flight, and their
+        futures do not end any more."""
+        if self._is_default and state.of_group:
+            basics.leave()
         self._in_flight.leave()
 
     # ---- Collectives.
@@ -245,11 +256,12 @@ def _words_of_gloo(
 
 def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
     """The function that torch.distributed calls for a new group."""
-    ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
-    if not basics.is_initialized():
-        if not rendezvous.under_coveyrun(os.environ) and options.group_size > 1:
-            rendezvous.meet(options.store, options.group_rank, options.group_size)
-        basics.init()
+    ranks = list(options.global_ranks_in_group)
+    is_default = not ranks
+    if is_default or not basics.is_initialized():
+        job.begin(options.store, options.group_rank, options.group_size)
+        state.of_group = state.of_group and "made"
+    ranks = ranks or list(range(options.group_size))
     but = "DistributedDataParallel" if by_method.is_loaded() else ""
     unused("torch.distributed's backend", but)
     if len(ranks) > basics.size() or ranks[options.group_rank] != basics.rank():
@@ -259,4 +271,5 @@ def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
             "the same launcher"
         )
     place = options.group_rank, ranks
-    return CoveyProcessGroup(*place, options.group_id, options.timeout, options.store)
+    how = options.group_id, options.timeout, options.store, is_default
+    return CoveyProcessGroup(*place, *how)

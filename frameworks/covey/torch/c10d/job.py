@@ -1,0 +1,64 @@
+"""The job of a default process group, ``dist.init_process_group``. Internal.
+
+Each default group begins a runtime of its own: its ranks, and how many they are, may be others than
+those of the group before it, as after a failure, and a rank cannot know whether all others were in
+that one. A runtime that the program began itself, by ``covey.init()``, stays.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch.distributed as dist
+
+from covey import basics, rendezvous
+from covey.state import state
+
+_TURN = "covey/turn"
+
+
+def begin(store: Any, rank: int, size: int) -> None:
+    """The runtime in which the process is ``rank`` of ``size``: that of ``covey.init()``, the
+    launcher's, or one that these ranks make by the store. Afterwards ``state.of_group`` is "due",
+    but for the first.
+
+    Raises as ``covey.init()``.
+    """
+    if basics.is_initialized():
+        if state.of_group != "made":
+            return
+        basics.shutdown()
+    if state.of_group or state.rendezvous_settings is None:
+        _forget()
+        if not _is_of_launcher(rank, size):
+            _meet(store, rank, size)
+    try:
+        basics.init()
+    finally:
+        state.of_group = "due"
+
+
+def _is_of_launcher(rank: int, size: int) -> bool:
+    """Whether coveyrun has started these ranks as this job."""
+    told = rendezvous.under_coveyrun(os.environ)
+    return told and rendezvous.place_of(os.environ) == (rank, size)
+
+
+def _meet(store: Any, rank: int, size: int) -> None:
+    """The store may have served earlier groups of as many ranks: each has keys of its own there."""
+    if size == 1:
+        rendezvous.alone()
+        return
+    # All ranks of a group have come before one of them can come to the next.
+    turn = (store.add(_TURN, 1) - 1) // size
+    rendezvous.meet(dist.PrefixStore(f"covey/{turn}", store), rank, size)
+
+
+def _forget() -> None:
+    """There is no runtime: the next one may be of another job."""
+    met, state.rendezvous_settings = state.rendezvous_settings or {}, None
+    for name in ("shm_fd", "book_fd", "listen_fd"):
+        descriptor = met.get(name, -1)
+        if isinstance(descriptor, int) and descriptor >= 0:
+            os.close(descriptor)

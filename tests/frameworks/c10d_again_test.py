@@ -1,0 +1,187 @@
+"""A process takes part in one default process group after another: each has ranks of its own.
+
+Method: three processes. A group is some of them, in some order, that share a store in a file.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import unittest
+from typing import List, Optional
+
+import torch
+import torch.distributed as dist
+from ranks import Pool, on_one_host, ranks_may_die, refusal_of
+
+SIZE = 3
+_ME = "TEST_PROCESS"
+
+
+def forget_launcher() -> None:
+    """From now on the process knows of no job but those that it is told of."""
+    os.environ[_ME] = os.environ["COVEY_RANK"]
+    for name in list(os.environ):
+        if name in ("RANK", "WORLD_SIZE") or (name.startswith("COVEY_") and "PLUGIN" not in name):
+            del os.environ[name]
+
+
+def begin(path: str, ranks: List[int]) -> Optional[int]:
+    """`ranks`: processes, by their rank in the group. The number of this one; None: it has none."""
+    import covey.torch  # noqa: F401  registers the backend
+
+    me = int(os.environ.get(_ME) or os.environ["COVEY_RANK"])
+    if me not in ranks:
+        return None
+    place = {"rank": ranks.index(me), "world_size": len(ranks)}
+    dist.init_process_group("covey", store=dist.FileStore(path), **place)
+    return me
+
+
+def begin_in_job() -> None:
+    """A group of the ranks that a launcher has started."""
+    import covey.torch  # noqa: F401
+
+    dist.init_process_group("covey")
+
+
+def take_part(path: str, ranks: List[int], again: int = 1) -> Optional[float]:
+    """The sum of what the members hand in, each the power of 10 of its number."""
+    total = torch.zeros(1)
+    for _ in range(again):
+        me = begin(path, ranks)
+        if me is None:
+            return None
+        total = torch.tensor([10.0**me])
+        dist.all_reduce(total)
+        first = torch.tensor([me])
+        dist.broadcast(first, 0)
+        assert first.item() == ranks[0], (first, ranks)
+        first_alone = dist.new_group([0])
+        if dist.get_rank() == 0:
+            dist.all_reduce(torch.ones(1), group=first_alone)
+        dist.destroy_process_group()
+    return total.item()
+
+
+def lose(path: str, lost: int) -> str:
+    """What a survivor of three reads; then it leaves the group."""
+    if begin(path, [0, 1, 2]) == lost:
+        os.kill(os.getpid(), signal.SIGKILL)
+    said = refusal_of(lambda: dist.all_reduce(torch.ones(4)))
+    dist.destroy_process_group()
+    return said
+
+
+def abort(path: str) -> str:
+    """Rank 0 waits for the others until a thread of its own aborts the group; what it reads."""
+    if path:
+        begin(path, [0, 1, 2])
+    else:
+        begin_in_job()
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(torch.ones(1 << 18), async_op=True)
+        assert not work.is_completed()
+        thread = threading.Thread(target=dist.distributed_c10d._abort_process_group)
+        thread.start()
+        said = refusal_of(work.wait)
+        thread.join()
+        return said
+    said = refusal_of(lambda: dist.barrier(dist.new_group([1, 2])))
+    dist.distributed_c10d._abort_process_group()
+    return said
+
+
+def after_own_init(path: str) -> str:
+    """What a program reads that has called init() and begins a group with another order."""
+    import covey.torch as hvd
+
+    hvd.init()
+    hvd.allreduce(torch.ones(1))
+    place = {"rank": (hvd.rank() + 1) % SIZE, "world_size": SIZE}
+    store = dist.FileStore(path)
+    said = refusal_of(lambda: dist.init_process_group("covey", store=store, **place))
+    hvd.allreduce(torch.ones(1))
+    return said
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@on_one_host("the stores are files")
+class AgainTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self._folder = folder.name
+
+    def pool(self, forgets: bool = True) -> Pool:
+        pool = Pool(SIZE, __file__, init=False)
+        self.addCleanup(pool.close)
+        if forgets:
+            pool.call(forget_launcher)
+        return pool
+
+    def path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def check(self, pool: Pool, name: str, ranks: List[int], again: int = 1) -> None:
+        expected = sum(10.0**process for process in ranks)
+        pool.send(take_part, self.path(name), ranks, again)
+        wanted = [expected if me in ranks else None for me in range(SIZE)]
+        self.assertEqual(pool.collect(may_end=True), wanted)
+
+    def test_other_processes_in_other_orders(self) -> None:
+        groups = ([0, 1, 2], [2, 0, 1], [1, 2], [0], [0, 2], [1], [0, 1, 2], [2, 1])
+        for forgets in (True, False):
+            pool = self.pool(forgets)
+            for number, ranks in enumerate(groups):
+                with self.subTest(forgets=forgets, ranks=ranks):
+                    self.check(pool, f"{forgets}{number}", ranks)
+
+    def test_one_store_serves_one_group_after_another(self) -> None:
+        pool = self.pool()
+        self.check(pool, "store", [2, 0, 1], again=2)
+        before = pool.call(descriptors)
+        self.check(pool, "store", [2, 0, 1], again=5)
+        self.assertEqual(pool.call(descriptors), before)
+
+    @ranks_may_die
+    def test_survivors_go_on_by_themselves(self) -> None:
+        for lost in range(SIZE):
+            with self.subTest(lost=lost):
+                pool = self.pool()
+                pool.send(lose, self.path(f"first{lost}"), lost)
+                said = pool.collect(may_end=True)
+                survivors = [me for me in range(SIZE) if me != lost]
+                for me in survivors:
+                    self.assertIn(f"rank {lost}", said[me])
+                self.check(pool, f"second{lost}", survivors)
+
+    def test_an_abort_ends_what_is_in_flight(self) -> None:
+        pool = self.pool()
+        for number in range(3):
+            said = pool.call(abort, self.path(f"aborted{number}"))
+            self.assertIn("Aborted", said[0])
+            self.check(pool, f"after{number}", [0, 1, 2])
+
+    def test_an_abort_in_the_job_of_a_launcher(self) -> None:
+        pool = self.pool(forgets=False)
+        for number in range(3):
+            said = pool.call(abort, "")
+            self.assertIn("Aborted", said[0])
+            self.check(pool, f"after{number}", [0, 1, 2])
+            self.check(pool, f"others{number}", [2, 1])
+
+    def test_the_job_of_own_init_stays(self) -> None:
+        pool = self.pool(forgets=False)
+        for rank, said in enumerate(pool.call(after_own_init, self.path("own"))):
+            self.assertIn(f"is rank {(rank + 1) % SIZE} of {SIZE} for torch.distributed", said)
+            self.assertIn(f"rank {rank} of {SIZE} for Covey", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
