@@ -241,7 +241,8 @@ TrainerDriver* FindTrainer(const Use& use, covey_trainer number) {
 
 Status NoSuchTrainer(const Use& use) {
   if (use.get() == nullptr) return use.status();
-  return Status::InvalidArgument("there is no such trainer: it was closed, or never opened");
+  return Status::InvalidArgument(
+      "there is no such trainer: it was closed, ended with its runtime, or was never opened");
 }
 
 }  // namespace covey

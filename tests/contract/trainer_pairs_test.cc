@@ -96,7 +96,9 @@ TEST(TrainerPairsTest, TooManyOrTooFewRanksForATopologyAreRefused) {
               std::string::npos)
         << adapter.error.message;
     EXPECT_EQ(adapter.Settle(), COVEY_INVALID_ARGUMENT);
-    EXPECT_STREQ(adapter.error.message, "there is no such trainer: it was closed, or never opened");
+    EXPECT_STREQ(
+        adapter.error.message,
+        "there is no such trainer: it was closed, ended with its runtime, or was never opened");
   });
 }
 
