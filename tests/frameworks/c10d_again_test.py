@@ -14,7 +14,7 @@ from typing import List, Optional
 
 import torch
 import torch.distributed as dist
-from ranks import Pool, on_one_host, ranks_may_die, refusal_of
+from ranks import Pool, ranks_may_die, refusal_of
 
 SIZE = 3
 _ME = "TEST_PROCESS"
@@ -66,21 +66,26 @@ def take_part(path: str, ranks: List[int], again: int = 1) -> Optional[float]:
     return total.item()
 
 
-def lose(path: str, lost: int) -> str:
-    """What a survivor of three reads; then it leaves the group."""
-    if begin(path, [0, 1, 2]) == lost:
+def die(lost: int) -> None:
+    if dist.get_rank() == lost:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave_the_dead() -> str:
+    """What a survivor reads; then it leaves the group."""
     said = refusal_of(lambda: dist.all_reduce(torch.ones(4)))
     dist.destroy_process_group()
     return said
 
 
 def abort(path: str) -> str:
-    """Rank 0 waits for the others until a thread of its own aborts the group; what it reads."""
+    """Rank 0 waits for the others until a thread of its own aborts the group; they wait for it in
+    another group. What each reads."""
     if path:
         begin(path, [0, 1, 2])
     else:
         begin_in_job()
+    other = dist.new_group([0, 1, 2])
     if dist.get_rank() == 0:
         work = dist.all_reduce(torch.ones(1 << 18), async_op=True)
         assert not work.is_completed()
@@ -89,7 +94,7 @@ def abort(path: str) -> str:
         said = refusal_of(work.wait)
         thread.join()
         return said
-    said = refusal_of(lambda: dist.barrier(dist.new_group([1, 2])))
+    said = refusal_of(lambda: dist.barrier(other))
     dist.distributed_c10d._abort_process_group()
     return said
 
@@ -111,7 +116,6 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-@on_one_host("the stores are files")
 class AgainTest(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -154,7 +158,10 @@ class AgainTest(unittest.TestCase):
         for lost in range(SIZE):
             with self.subTest(lost=lost):
                 pool = self.pool()
-                pool.send(lose, self.path(f"first{lost}"), lost)
+                pool.call(begin, self.path(f"first{lost}"), [0, 1, 2])
+                pool.send(die, lost)
+                pool.collect(may_end=True)
+                pool.send(leave_the_dead)
                 said = pool.collect(may_end=True)
                 survivors = [me for me in range(SIZE) if me != lost]
                 for me in survivors:
@@ -165,14 +172,16 @@ class AgainTest(unittest.TestCase):
         pool = self.pool()
         for number in range(3):
             said = pool.call(abort, self.path(f"aborted{number}"))
-            self.assertIn("Aborted", said[0])
+            for of_rank in said:
+                self.assertIn("Aborted", of_rank)
             self.check(pool, f"after{number}", [0, 1, 2])
 
     def test_an_abort_in_the_job_of_a_launcher(self) -> None:
         pool = self.pool(forgets=False)
         for number in range(3):
             said = pool.call(abort, "")
-            self.assertIn("Aborted", said[0])
+            for of_rank in said:
+                self.assertIn("Aborted", of_rank)
             self.check(pool, f"after{number}", [0, 1, 2])
             self.check(pool, f"others{number}", [2, 1])
 
