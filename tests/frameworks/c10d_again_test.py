@@ -10,7 +10,7 @@ import signal
 import tempfile
 import threading
 import unittest
-from typing import List, Optional
+from typing import Any, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -59,6 +59,12 @@ def take_part(path: str, ranks: List[int], again: int = 1) -> Optional[float]:
         first = torch.tensor([me])
         dist.broadcast(first, 0)
         assert first.item() == ranks[0], (first, ranks)
+        if dist.get_rank() == 0:
+            for _ in ranks[1:]:
+                dist.recv(total)  # From any: by the store.
+                assert total.item() == sum(10.0**process for process in ranks)
+        else:
+            dist.send(total, 0)
         first_alone = dist.new_group([0])
         if dist.get_rank() == 0:
             dist.all_reduce(torch.ones(1), group=first_alone)
@@ -78,7 +84,22 @@ def leave_the_dead() -> str:
     return said
 
 
-def abort(path: str) -> str:
+def sum_up(tensor: torch.Tensor) -> Any:
+    return dist.all_reduce(tensor, async_op=True)
+
+
+def receive(tensor: torch.Tensor) -> Any:
+    return dist.irecv(tensor, 1)
+
+
+def receive_any(tensor: torch.Tensor) -> Any:
+    return dist.irecv(tensor)
+
+
+CALLS = [sum_up, receive, receive_any]
+
+
+def abort(path: str, number: int) -> str:
     """Rank 0 waits for the others until a thread of its own aborts the group; they wait for it in
     another group. What each reads."""
     if path:
@@ -87,7 +108,7 @@ def abort(path: str) -> str:
         begin_in_job()
     other = dist.new_group([0, 1, 2])
     if dist.get_rank() == 0:
-        work = dist.all_reduce(torch.ones(1 << 18), async_op=True)
+        work = CALLS[number](torch.ones(1 << 18))
         assert not work.is_completed()
         thread = threading.Thread(target=dist.distributed_c10d._abort_process_group)
         thread.start()
@@ -170,16 +191,16 @@ class AgainTest(unittest.TestCase):
 
     def test_an_abort_ends_what_is_in_flight(self) -> None:
         pool = self.pool()
-        for number in range(3):
-            said = pool.call(abort, self.path(f"aborted{number}"))
+        for number in range(len(CALLS)):
+            said = pool.call(abort, self.path(f"aborted{number}"), number)
             for of_rank in said:
                 self.assertIn("Aborted", of_rank)
             self.check(pool, f"after{number}", [0, 1, 2])
 
     def test_an_abort_in_the_job_of_a_launcher(self) -> None:
         pool = self.pool(forgets=False)
-        for number in range(3):
-            said = pool.call(abort, "")
+        for number in range(len(CALLS)):
+            said = pool.call(abort, "", number)
             for of_rank in said:
                 self.assertIn("Aborted", of_rank)
             self.check(pool, f"after{number}", [0, 1, 2])

@@ -18,6 +18,15 @@ from covey.state import state
 _TURN = "covey/turn"
 
 
+def keys_of_group(store: Any, size: int) -> Any:
+    """A part of a group's store for its keys alone. Each of its ``size`` ranks asks once. The store
+    may have served groups of that name and size before.
+    """
+    # All ranks of a group have come before one of them can come to the next.
+    turn = (store.add(_TURN, 1) - 1) // size
+    return dist.PrefixStore(f"covey/{turn}", store)
+
+
 def begin(store: Any, rank: int, size: int) -> None:
     """The runtime in which the process is ``rank`` of ``size``: that of ``covey.init()``, the
     launcher's, or one that these ranks make by the store. Afterwards ``state.of_group`` is "due",
@@ -32,7 +41,10 @@ def begin(store: Any, rank: int, size: int) -> None:
     if state.of_group or state.rendezvous_settings is None:
         _forget()
         if not _is_of_launcher(rank, size):
-            _meet(store, rank, size)
+            if size == 1:
+                rendezvous.alone()
+            else:
+                rendezvous.meet(store, rank, size)
     try:
         basics.init()
     finally:
@@ -43,16 +55,6 @@ def _is_of_launcher(rank: int, size: int) -> bool:
     """Whether coveyrun has started these ranks as this job."""
     told = rendezvous.under_coveyrun(os.environ)
     return told and rendezvous.place_of(os.environ) == (rank, size)
-
-
-def _meet(store: Any, rank: int, size: int) -> None:
-    """The store may have served earlier groups of as many ranks: each has keys of its own there."""
-    if size == 1:
-        rendezvous.alone()
-        return
-    # All ranks of a group have come before one of them can come to the next.
-    turn = (store.add(_TURN, 1) - 1) // size
-    rendezvous.meet(dist.PrefixStore(f"covey/{turn}", store), rank, size)
 
 
 def _forget() -> None:

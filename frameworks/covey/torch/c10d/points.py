@@ -29,8 +29,9 @@ import torch
 import torch.distributed as dist
 
 import covey.torch as hvd
-from covey.errors import InvalidArgument
+from covey.errors import Aborted, InvalidArgument
 from covey.group import GroupApart
+from covey.state import state
 from covey.torch.c10d.call_stream import stream_of
 from covey.torch.c10d.completions import LEAVE_S, Program, at_exit, waiting
 from covey.torch.c10d.work import CoveyWork, InFlight, Limit
@@ -187,7 +188,7 @@ class Points:
             rank: in the group.
             ranks: of the job, by rank in the group.
             group: its name.
-            store: of the group's ranks.
+            store: of the group's ranks, and of nothing else.
             calls: of the group.
         """
         self._rank = rank
@@ -200,6 +201,7 @@ class Points:
         self._asks = False
         self._heard = 0
         self._announced: List[Message] = []
+        self._runtime = state.init_epoch
 
     def close(self) -> None:
         self._announcer.close()
@@ -227,9 +229,12 @@ class Points:
         if not self._asks:
             self._asks = True
             self._store.set(f"asks.{self._rank}", "1")
-        limit = Limit(f"recv from any rank in process group '{self._name}'", self._ranks, timeout)
+        what = f"recv from any rank in process group '{self._name}'"
+        limit = Limit(what, self._ranks, timeout)
 
         def find() -> Optional[RecvWork]:
+            if self._runtime != state.init_epoch:
+                raise Aborted(f"{what}: this rank has shut down")
             source = self._next_source(tag)
             return None if source is None else self.recv(tensor, source, tag, timeout)
 
