@@ -46,7 +46,7 @@ def tearDownModule() -> None:
 
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+    return torch.optim.SGD(parameters, lr=0.02, momentum=0.9)
 
 
 def numbers_of(net: torch.nn.Module) -> List[torch.Tensor]:

@@ -29,7 +29,7 @@ def tearDownModule() -> None:
 
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+    return torch.optim.SGD(parameters, lr=0.02, momentum=0.9)
 
 
 def numbers_of(net: Any) -> List[torch.Tensor]:
@@ -142,7 +142,7 @@ def evaluated(net: Any) -> List[torch.Tensor]:
 
 def sharded(net: Any) -> List[torch.Tensor]:
     """Each rank updates a part of the model."""
-    optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, lr=0.05, momentum=0.9)
+    optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, lr=0.02, momentum=0.9)
     for step in range(4):
         optimizer.zero_grad()
         normed_loss(net, batch_of(step, hvd.rank()), True).backward()

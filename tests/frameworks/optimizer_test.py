@@ -32,7 +32,7 @@ def tearDownModule() -> None:
 
 
 OPTIMIZERS: Dict[str, Callable[[Any], torch.optim.Optimizer]] = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, weight_decay=0.01),
     # With torch's eps, of 1e-8, the rounding of a gradient near 0 is a step.
     "adam": lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-3),
 }

@@ -11,8 +11,9 @@ from nets import batch_of, loss_of, whole_batch
 import covey.torch as hvd
 
 OPTIMIZERS: Dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    # With momentum and a rate of 0.05 one network of 300 diverges within 9 steps, to NaN.
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
-    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, weight_decay=0.01),
     # With torch's eps, of 1e-8, the rounding of a gradient near 0 is a step.
     "adam": lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-3),
 }

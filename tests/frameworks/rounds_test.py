@@ -48,7 +48,7 @@ def train(method: str, steps: int) -> Tuple[int, Dict[int, str], List[float]]:
 def equals_allreduce() -> None:
     nets = {method: make_net() for method in ("allreduce", "eager:admit=all")}
     for method, net in nets.items():
-        sgd = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
+        sgd = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9, weight_decay=0.01)
         optimizer = hvd.DistributedOptimizer(sgd, model=net, method=method)
         for step in range(6):
             optimizer.zero_grad(set_to_none=step % 2 == 0)

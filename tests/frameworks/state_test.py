@@ -76,7 +76,7 @@ def wrong_parameters() -> List[str]:
 
 OPTIMIZERS: Dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
-    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9),
     "adam": lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.5, 0.75), amsgrad=True),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01),
     "lbfgs": lambda p: torch.optim.LBFGS(list(p), lr=0.5, max_iter=2),

@@ -38,7 +38,7 @@ def equals_local(method: str) -> None:
     """Momentum stays local with both; the sums are taken in rank order by both."""
     nets = {text: make_net() for text in ("local:H=1", method)}
     for text, net in nets.items():
-        sgd = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
+        sgd = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9, weight_decay=0.01)
         optimizer = hvd.DistributedOptimizer(sgd, model=net, method=text)
         for step in range(6):
             optimizer.zero_grad(set_to_none=step % 2 == 0)

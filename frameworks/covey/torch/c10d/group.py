@@ -260,7 +260,7 @@ def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
     """The function that torch.distributed calls for a new group."""
     ranks = list(options.global_ranks_in_group)
     is_default = not ranks
-    keys = job.keys_of_group(options.store, options.group_size)
+    keys = job.keys_of_group(options.store, options.group_rank, options.group_size)
     if is_default or not basics.is_initialized():
         job.begin(keys, options.group_rank, options.group_size)
         state.of_group = state.of_group and "made"

@@ -15,16 +15,13 @@ import torch.distributed as dist
 from covey import basics, rendezvous
 from covey.state import state
 
-_TURN = "covey/turn"
 
-
-def keys_of_group(store: Any, size: int) -> Any:
-    """A part of a group's store for its keys alone. Each of its ``size`` ranks asks once. The store
-    may have served groups of that name and size before.
+def keys_of_group(store: Any, rank: int, size: int) -> Any:
+    """A part of a group's store for its keys alone. The store may have served groups of that name
+    before: this is the N-th of this size in which a process is ``rank``, on all ranks alike.
     """
-    # All ranks of a group have come before one of them can come to the next.
-    turn = (store.add(_TURN, 1) - 1) // size
-    return dist.PrefixStore(f"covey/{turn}", store)
+    turn = store.add(f"covey/turn/{size}/{rank}", 1)
+    return dist.PrefixStore(f"covey/{size}/{turn}", store)
 
 
 def begin(store: Any, rank: int, size: int) -> None:
