@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Protocol
 
 from covey.errors import NotInitialized
@@ -58,6 +59,9 @@ class State:
         of_group: where a default process group of torch.distributed began the runtime, and
             ``init()`` was not called since: "due" before the group is made, then "made". The next
             default group begins another.
+        groups: by their number of ranks, the default groups that this process has begun.
+        group_keys: in the stores of the default group and of its parts, the prefix of what their
+            ranks tell each other. A store may have served other groups of those names.
     """
 
     def __init__(self) -> None:
@@ -75,6 +79,8 @@ class State:
         self.rendezvous_settings: Optional[Dict[str, object]] = None
         self.store: Any = None
         self.of_group = ""
+        self.groups: Counter[int] = Counter()
+        self.group_keys = "covey"
 
     def add_flush(self, flush: Flush) -> None:
         """Keeps it as long as it lives."""

@@ -160,7 +160,7 @@ class AgainTest(unittest.TestCase):
         self.assertEqual(pool.collect(may_end=True), wanted)
 
     def test_other_processes_in_other_orders(self) -> None:
-        groups = ([0, 1, 2], [2, 0, 1], [1, 2], [0], [0, 2], [1], [0, 1, 2], [2, 1])
+        groups = ([0, 1, 2], [2, 0, 1], [1, 2], [0], [0, 2], [1], [0, 2, 1], [0, 1, 2], [2, 1])
         for forgets in (True, False):
             pool = self.pool(forgets)
             for number, ranks in enumerate(groups):

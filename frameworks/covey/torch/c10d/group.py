@@ -79,10 +79,8 @@ class CoveyProcessGroup(dist.ProcessGroup):
         name: str,
         timeout: timedelta,
         store: Any,
-        keys: Any,
         is_default: bool,
     ) -> None:
-        """``store``: the group's; ``keys``: the part of it for what its ranks tell each other."""
         super().__init__(rank, len(ranks))
         self._rank = rank
         self._ranks = list(ranks)
@@ -95,6 +93,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._calls = 0
         self._store = store
         self._is_default = is_default
+        keys = dist.PrefixStore(state.group_keys, store)
         self._points = Points(rank, self._ranks, name, keys, self._in_flight)
 
     # ---- A group's properties. C++ calls the functions in camel case.
@@ -260,9 +259,8 @@ def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
     """The function that torch.distributed calls for a new group."""
     ranks = list(options.global_ranks_in_group)
     is_default = not ranks
-    keys = job.keys_of_group(options.store, options.group_rank, options.group_size)
     if is_default or not basics.is_initialized():
-        job.begin(keys, options.group_rank, options.group_size)
+        job.begin(options.store, options.group_rank, options.group_size)
         state.of_group = state.of_group and "made"
     ranks = ranks or list(range(options.group_size))
     but = "DistributedDataParallel" if by_method.is_loaded() else ""
@@ -274,5 +272,5 @@ def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
             "the same launcher"
         )
     place = options.group_rank, ranks
-    how = options.group_id, options.timeout, options.store, keys, is_default
+    how = options.group_id, options.timeout, options.store, is_default
     return CoveyProcessGroup(*place, *how)

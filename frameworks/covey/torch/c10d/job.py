@@ -8,50 +8,76 @@ that one. A runtime that the program began itself, by ``covey.init()``, stays.
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
 from covey import basics, rendezvous
+from covey.errors import Timeout
 from covey.state import state
-
-
-def keys_of_group(store: Any, rank: int, size: int) -> Any:
-    """A part of a group's store for its keys alone. The store may have served groups of that name
-    before: this is the N-th of this size in which a process is ``rank``, on all ranks alike.
-    """
-    turn = store.add(f"covey/turn/{size}/{rank}", 1)
-    return dist.PrefixStore(f"covey/{size}/{turn}", store)
 
 
 def begin(store: Any, rank: int, size: int) -> None:
     """The runtime in which the process is ``rank`` of ``size``: that of ``covey.init()``, the
     launcher's, or one that these ranks make by the store. Afterwards ``state.of_group`` is "due",
-    but for the first.
+    but for the first, and ``state.group_keys`` is of this default group.
+
+    Args:
+        store: of these ranks; None: they are the launcher's.
 
     Raises as ``covey.init()``.
     """
+    state.groups[size] += 1  # On all ranks of a runtime alike.
+    state.group_keys = f"covey/here/{size}/{state.groups[size]}"
     if basics.is_initialized():
         if state.of_group != "made":
             return
         basics.shutdown()
     if state.of_group or state.rendezvous_settings is None:
         _forget()
-        if not _is_of_launcher(rank, size):
-            if size == 1:
-                rendezvous.alone()
-            else:
-                rendezvous.meet(store, rank, size)
+        if store is not None:
+            _meet(store, rank, size)
     try:
         basics.init()
     finally:
         state.of_group = "due"
 
 
-def _is_of_launcher(rank: int, size: int) -> bool:
-    """Whether coveyrun has started these ranks as this job."""
-    told = rendezvous.under_coveyrun(os.environ)
-    return told and rendezvous.place_of(os.environ) == (rank, size)
+def _meet(store: Any, rank: int, size: int) -> None:
+    # The N-th group of this size, of this store, in which a process is `rank`: on all ranks alike.
+    turn = store.add(f"covey/turn/{size}/{rank}", 1)
+    state.group_keys = f"covey/{size}/{turn}"
+    keys = dist.PrefixStore(state.group_keys, store)
+    if rendezvous.under_coveyrun(os.environ) and _are_of_launcher(keys, rank, size):
+        return
+    if size == 1:
+        rendezvous.alone()
+    else:
+        rendezvous.meet(keys, rank, size)
+
+
+def _are_of_launcher(keys: Any, rank: int, size: int) -> bool:
+    """Whether each of these ranks has the place that coveyrun gave it: then its job is theirs.
+
+    Raises:
+        Timeout: not all came within COVEY_START_TIMEOUT.
+    """
+    from covey.launch.rendezvous_handler import start_timeout_s
+
+    limit_s = start_timeout_s()
+    if rendezvous.place_of(os.environ) != (rank, size):
+        keys.add("elsewhere", 1)
+    if keys.add("come", 1) == size:
+        keys.set("all", "")
+    try:
+        keys.wait(["all"], timedelta(seconds=limit_s))
+    except RuntimeError as error:  # torch's, of a store
+        raise Timeout(
+            f"of {size} ranks of a process group {keys.add('come', 0)} came within {limit_s:g} s "
+            f"(COVEY_START_TIMEOUT): {str(error).splitlines()[0]}"
+        ) from error
+    return bool(keys.add("elsewhere", 0) == 0)
 
 
 def _forget() -> None:
