@@ -14,7 +14,7 @@ from typing import Any, List, Optional
 
 import torch
 import torch.distributed as dist
-from ranks import Pool, ranks_may_die, refusal_of
+from ranks import Pool, on_one_host, ranks_may_die, refusal_of
 
 SIZE = 3
 _ME = "TEST_PROCESS"
@@ -48,7 +48,7 @@ def begin_in_job() -> None:
 
 
 def take_part(path: str, ranks: List[int], again: int = 1) -> Optional[float]:
-    """The sum of what the members hand in, each the power of 10 of its number."""
+    """An allreduce's sum. Process N contributes 10 to the power of N. None: not a member."""
     total = torch.zeros(1)
     for _ in range(again):
         me = begin(path, ranks)
@@ -121,7 +121,7 @@ def abort(path: str, number: int) -> str:
 
 
 def after_own_init(path: str) -> str:
-    """What a program reads that has called init() and begins a group with another order."""
+    """The error of a default group in which ranks are in another order than in `hvd.init()`."""
     import covey.torch as hvd
 
     hvd.init()
@@ -131,6 +131,13 @@ def after_own_init(path: str) -> str:
     said = refusal_of(lambda: dist.init_process_group("covey", store=store, **place))
     hvd.allreduce(torch.ones(1))
     return said
+
+
+def come_in_vain(path: str) -> str:
+    """The error of ranks 0 and 2, as rank 1 does not come."""
+    if os.environ["COVEY_RANK"] == "1":
+        return ""
+    return refusal_of(lambda: begin(path, [0, 1, 2]))
 
 
 def descriptors() -> int:
@@ -205,6 +212,14 @@ class AgainTest(unittest.TestCase):
                 self.assertIn("Aborted", of_rank)
             self.check(pool, f"after{number}", [0, 1, 2])
             self.check(pool, f"others{number}", [2, 1])
+
+    @on_one_host("between hosts these ranks take COVEY_START_TIMEOUT's default, of 30 s")
+    def test_a_rank_that_does_not_come_is_named(self) -> None:
+        pool = Pool(SIZE, __file__, {"COVEY_START_TIMEOUT": "1s"}, init=False)
+        self.addCleanup(pool.close)
+        said = pool.call(come_in_vain, self.path("late"))
+        for rank in (0, 2):
+            self.assertIn(f"rank {rank} of a process group of 3: ranks 1 did not call", said[rank])
 
     def test_the_job_of_own_init_stays(self) -> None:
         pool = self.pool(forgets=False)

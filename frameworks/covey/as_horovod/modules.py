@@ -51,8 +51,11 @@ def _counterpart(name: str) -> Optional[str]:
 
 
 def module_in(package: str, name: str) -> types.ModuleType:
-    """What ``package.name`` is, where Horovod's package has a module of that name. Raises
-    AttributeError where it has none."""
+    """Covey's counterpart of Horovod's module ``name`` in ``package``.
+
+    Raises:
+        AttributeError: Horovod's package has no such module.
+    """
     if f"{package}.{name}".partition(".")[2] not in _MODULES:
         raise absent(package, name)
     return importlib.import_module(f"{package}.{name}")

@@ -61,23 +61,24 @@ def _are_of_launcher(keys: Any, rank: int, size: int) -> bool:
     """Whether each of these ranks has the place that coveyrun gave it: then its job is theirs.
 
     Raises:
-        Timeout: not all came within COVEY_START_TIMEOUT.
+        Timeout: not all came within COVEY_START_TIMEOUT; the message names those that are missing.
     """
     from covey.launch.rendezvous_handler import start_timeout_s
 
+    is_mine = rendezvous.place_of(os.environ) == (rank, size)
+    keys.set(f"place/{rank}", "launcher" if is_mine else "other")
+    places = [f"place/{other}" for other in range(size)]
     limit_s = start_timeout_s()
-    if rendezvous.place_of(os.environ) != (rank, size):
-        keys.add("elsewhere", 1)
-    if keys.add("come", 1) == size:
-        keys.set("all", "")
     try:
-        keys.wait(["all"], timedelta(seconds=limit_s))
+        keys.wait(places, timedelta(seconds=limit_s))
     except RuntimeError as error:  # torch's, of a store
+        late = [str(other) for other in range(size) if not keys.check([places[other]])]
         raise Timeout(
-            f"of {size} ranks of a process group {keys.add('come', 0)} came within {limit_s:g} s "
-            f"(COVEY_START_TIMEOUT): {str(error).splitlines()[0]}"
+            f"rank {rank} of a process group of {size}: ranks {', '.join(late)} did not call "
+            f"init_process_group within {limit_s:g} s (COVEY_START_TIMEOUT): "
+            f"{str(error).splitlines()[0]}"
         ) from error
-    return bool(keys.add("elsewhere", 0) == 0)
+    return all(keys.get(place) == b"launcher" for place in places)
 
 
 def _forget() -> None:
