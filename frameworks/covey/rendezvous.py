@@ -10,10 +10,12 @@ COVEY_RENDEZVOUS   rank 0 serves there over the control plane (the plug-in grpc,
 torchrun's store   without that variable. The agent of torchrun serves it before any rank runs, so
                    nothing has to be configured, and neither a plug-in nor a secret is needed: what
                    torchrun's users trust already is not made less safe. Ranks on several hosts
-                   find each other by it too (store_book.py).
-MASTER_ADDR,       where nothing but RANK and WORLD_SIZE says that this is one rank of several, as
-MASTER_PORT        for env:// of torch.distributed, which may share the store that rank 0 serves
-                   there. Without an address such ranks are refused: each would be a job of its own.
+                   find each other by it too (store_book.py), and not those of an earlier start
+                   (store_generation.py).
+MASTER_ADDR,       where torchrun serves no store, or nothing but RANK and WORLD_SIZE says that this
+MASTER_PORT        is one rank of several, as for env:// of torch.distributed, which may share the
+                   store that rank 0 serves there. Without an address such ranks are refused: each
+                   would be a job of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
-from covey import _native, store_book
+from covey import _native, store_book, store_generation
 from covey.errors import CoveyError, InvalidArgument, Timeout, Unsupported, shown
 from covey.notice import tell
 from covey.state import state
@@ -87,8 +89,7 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
     """The place of this process as settings for the core; empty when it was told its place already.
 
     Raises:
-        Unsupported: (a ValueError) ranks of several hosts, the plug-in is not there, or torchrun
-            without its agent's store.
+        Unsupported: (a ValueError) ranks of several hosts, or the plug-in is not there.
         InvalidArgument: (a ValueError) COVEY_RENDEZVOUS without what it needs, RANK and WORLD_SIZE
             without MASTER_ADDR and MASTER_PORT, or these are no address that rank 0 can serve.
         Timeout: there is no server.
@@ -106,15 +107,14 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
     if not by_torchrun(environ):
         return meet_by_variables(environ) if by_variables(environ) else {}
     if environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        raise Unsupported(
-            "torchrun serves no store here (TORCHELASTIC_USE_AGENT_STORE is not True); start the "
-            "ranks with coveyrun, or set COVEY_RENDEZVOUS"
-        )
+        return meet_by_variables(environ)
     from torch.distributed import PrefixStore, TCPStore
 
     agent = TCPStore(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), is_master=False)
-    attempt = f"{environ['TORCHELASTIC_RUN_ID']}/{environ['TORCHELASTIC_RESTART_COUNT']}"
-    return meet(PrefixStore(attempt, agent), int(environ["RANK"]), int(environ["WORLD_SIZE"]))
+    rank, size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
+    # Ranks that it has started again find what those before have written.
+    generation = store_generation.agree(agent, rank, size, "covey.init")
+    return meet(PrefixStore(f"covey/{generation.name}", agent), rank, size)
 
 
 def place_of(environ: Mapping[str, str]) -> Tuple[int, int]:

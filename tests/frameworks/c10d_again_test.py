@@ -219,7 +219,7 @@ class AgainTest(unittest.TestCase):
         self.addCleanup(pool.close)
         said = pool.call(come_in_vain, self.path("late"))
         for rank in (0, 2):
-            self.assertIn(f"rank {rank} of a process group of 3: ranks 1 did not call", said[rank])
+            self.assertIn(f"rank {rank} of 3: ranks 1 did not call init_process_group", said[rank])
 
     def test_the_job_of_own_init_stays(self) -> None:
         pool = self.pool(forgets=False)

@@ -28,11 +28,42 @@ with open(f"{sys.argv[1]}.{hvd.rank()}", "w") as file:
     file.write(f"{hvd.size()} {hvd.local_rank()} {hvd.local_size()} {total.tolist()}")
 """
 
+# Rank 1 ends in the first start: before it meets the others, when rank 0 waits for it already, or
+# after that.
+RESTARTED = """
+import os, pathlib, sys, time, torch, torch.distributed as dist, covey.torch as hvd
+surface, when, folder = sys.argv[1:]
+rank, first = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+go = pathlib.Path(folder, "go")
+if first and when == "before" and rank == 1:
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(*place, is_master=False)
+    keys = store.num_keys()
+    go.touch()
+    while store.num_keys() == keys:
+        time.sleep(0.01)
+    os._exit(3)
+while first and when == "before" and rank == 0 and not go.exists():
+    time.sleep(0.01)
+total = torch.ones(1)
+if surface == "own":
+    hvd.init()
+    hvd.allreduce_(total, op=hvd.Sum)
+else:
+    dist.init_process_group("covey")
+    dist.all_reduce(total)
+if first and rank == 1:
+    os._exit(3)
+hvd.barrier()
+pathlib.Path(folder, f"{rank}").write_text(f"{total.item()}")
+"""
 
-def torchrun(size, script, *arguments):
+
+def torchrun(size, script, *arguments, options=(), **variables):
     """Runs the job to its end; fails with what it said."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    run([*command, "--nproc-per-node", str(size), str(script), *map(str, arguments)])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", *options]
+    command += ["--nproc-per-node", str(size), str(script), *map(str, arguments)]
+    run(command, **variables)
 
 
 def coveyrun(size, script, *arguments):
@@ -41,11 +72,11 @@ def coveyrun(size, script, *arguments):
     run([*command, str(script), *map(str, arguments)])
 
 
-def run(command):
+def run(command, **variables):
     """A job to its end."""
     done = subprocess.run(
         command,
-        env=environment(OMP_NUM_THREADS="1"),
+        env=environment(OMP_NUM_THREADS="1", **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -84,10 +115,23 @@ class TorchrunTest(unittest.TestCase):
     def test_own_functions_find_the_job(self):
         script = self.folder / "script.py"
         script.write_text(OWN_FUNCTIONS)
-        torchrun(SIZE, script, self.folder / "out")
-        for rank in range(SIZE):
-            said = pathlib.Path(f"{self.folder / 'out'}.{rank}").read_text()
-            self.assertEqual(said, f"{SIZE} {rank} {SIZE} [6.0, 6.0, 6.0]")
+        for served in ({}, {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}):  # By rank 0, not torchrun.
+            with self.subTest(served=served):
+                torchrun(SIZE, script, self.folder / "out", **served)
+                for rank in range(SIZE):
+                    said = pathlib.Path(f"{self.folder / 'out'}.{rank}")
+                    self.assertEqual(said.read_text(), f"{SIZE} {rank} {SIZE} [6.0, 6.0, 6.0]")
+                    said.unlink()
+
+    def test_ranks_that_torchrun_starts_again(self):
+        script = self.folder / "script.py"
+        script.write_text(RESTARTED)
+        for surface in ("own", "c10d"):
+            for when in ("before", "after"):
+                with self.subTest(surface=surface, when=when), tempfile.TemporaryDirectory() as out:
+                    torchrun(2, script, surface, when, out, options=("--max-restarts", "1"))
+                    for rank in range(2):
+                        self.assertEqual(pathlib.Path(out, f"{rank}").read_text(), "2.0")
 
 
 if __name__ == "__main__":

@@ -8,13 +8,11 @@ that one. A runtime that the program began itself, by ``covey.init()``, stays.
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
-from covey import basics, rendezvous
-from covey.errors import Timeout
+from covey import basics, rendezvous, store_generation
 from covey.state import state
 
 
@@ -45,40 +43,17 @@ def begin(store: Any, rank: int, size: int) -> None:
 
 
 def _meet(store: Any, rank: int, size: int) -> None:
-    # The N-th group of this size, of this store, in which a process is `rank`: on all ranks alike.
-    turn = store.add(f"covey/turn/{size}/{rank}", 1)
-    state.group_keys = f"covey/{size}/{turn}"
-    keys = dist.PrefixStore(state.group_keys, store)
-    if rendezvous.under_coveyrun(os.environ) and _are_of_launcher(keys, rank, size):
-        return
+    by_launcher = rendezvous.under_coveyrun(os.environ)
+    is_mine = by_launcher and rendezvous.place_of(os.environ) == (rank, size)
+    note = "launcher" if is_mine else "store"
+    generation = store_generation.agree(store, rank, size, "init_process_group", note)
+    state.group_keys = f"covey/{generation.name}"
+    if generation.notes == ["launcher"]:
+        return  # Each of these ranks has the place that coveyrun gave it: its job is theirs.
     if size == 1:
         rendezvous.alone()
     else:
-        rendezvous.meet(keys, rank, size)
-
-
-def _are_of_launcher(keys: Any, rank: int, size: int) -> bool:
-    """Whether each of these ranks has the place that coveyrun gave it: then its job is theirs.
-
-    Raises:
-        Timeout: not all came within COVEY_START_TIMEOUT; the message names those that are missing.
-    """
-    from covey.launch.rendezvous_handler import start_timeout_s
-
-    is_mine = rendezvous.place_of(os.environ) == (rank, size)
-    keys.set(f"place/{rank}", "launcher" if is_mine else "other")
-    places = [f"place/{other}" for other in range(size)]
-    limit_s = start_timeout_s()
-    try:
-        keys.wait(places, timedelta(seconds=limit_s))
-    except RuntimeError as error:  # torch's, of a store
-        late = [str(other) for other in range(size) if not keys.check([places[other]])]
-        raise Timeout(
-            f"rank {rank} of a process group of {size}: ranks {', '.join(late)} did not call "
-            f"init_process_group within {limit_s:g} s (COVEY_START_TIMEOUT): "
-            f"{str(error).splitlines()[0]}"
-        ) from error
-    return all(keys.get(place) == b"launcher" for place in places)
+        rendezvous.meet(dist.PrefixStore(state.group_keys, store), rank, size)
 
 
 def _forget() -> None:
