@@ -9,15 +9,40 @@ anything of the package imports the package first.
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, Dict, Iterator
+
+_OF_ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch's env:// reads
+# Of ranks that meet by Covey: those of mpirun and srun, and those that are told where.
+_MEET_BY_COVEY = ("COVEY_RENDEZVOUS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK")
 
 
 def register() -> None:
     """Once known, a no-op."""
     import torch.distributed as dist
 
-    if dist.is_available() and not hasattr(dist.Backend, "COVEY"):
-        dist.Backend.register_backend("covey", _create, extended_api=True, devices=["cpu", "cuda"])
+    if not dist.is_available() or hasattr(dist.Backend, "COVEY"):
+        return
+    dist.Backend.register_backend("covey", _create, extended_api=True, devices=["cpu", "cuda"])
+    handlers = getattr(dist.rendezvous, "__globals__", {}).get("_rendezvous_handlers", {})
+    if "env" in handlers and any(name in os.environ for name in _MEET_BY_COVEY):
+        handlers["env"] = _with_covey(handlers, handlers["env"])
+
+
+def _with_covey(handlers: Dict[str, Any], theirs: Any) -> Any:
+    """``env://`` for ranks that have been told no address to meet at: an error of torch, but for
+    what `import covey.torch` makes of it."""
+
+    def meet(url: str, **options: Any) -> Iterator[Any]:
+        complete = theirs
+        if any(name not in os.environ for name in _OF_ENV) and handlers["env"] is meet:
+            handlers["env"] = theirs
+            import covey.torch  # noqa: F401
+
+            complete = handlers["env"]
+        yield from complete(url, **options)
+
+    return meet
 
 
 def _create(options: Any, backend_options: Any = None) -> Any:

@@ -8,14 +8,12 @@ COVEY_RENDEZVOUS   rank 0 serves there over the control plane (the plug-in grpc,
                    this is. It is closed again when all have the memory: from then on they see each
                    other's deaths in it.
 torchrun's store   without that variable. The agent of torchrun serves it before any rank runs, so
-                   nothing has to be configured, and neither a plug-in nor a secret is needed: what
-                   torchrun's users trust already is not made less safe. Ranks on several hosts
-                   find each other by it too (store_book.py), and not those of an earlier start
-                   (store_generation.py).
+                   neither a plug-in nor a secret is needed: what torchrun's users trust already is
+                   not made less safe. Ranks on several hosts find each other by it too
+                   (store_book.py), and not those of an earlier start (store_generation.py).
 MASTER_ADDR,       where torchrun serves no store, or nothing but RANK and WORLD_SIZE says that this
-MASTER_PORT        is one rank of several, as for env:// of torch.distributed, which may share the
-                   store that rank 0 serves there. Without an address such ranks are refused: each
-                   would be a job of its own.
+MASTER_PORT        is one of several, as for env:// of torch.distributed, which may share the store
+                   of rank 0. Without an address such ranks are refused: each would be a job of one.
 """
 
 from __future__ import annotations
@@ -75,14 +73,18 @@ def by_torchrun(environ: Mapping[str, str]) -> bool:
     return environ.get("WORLD_SIZE", "1") != "1" and _OF_TORCHRUN in environ
 
 
-def by_variables(environ: Mapping[str, str]) -> bool:
-    """Whether RANK and WORLD_SIZE say that this process is one of several, and no launcher of MPI
-    does: srun starts one only by PMI, whose variables it then sets."""
-    known = {"COVEY_SIZE", *(size for _, size in _PLACES[1:])}
+def by_mpi(environ: Mapping[str, str]) -> bool:
+    """Whether MPI's launcher has started this process: srun only by PMI, which it then tells."""
+    sizes = {size for _, size in _PLACES[1:]}
     if not _OF_PMI & environ.keys():
-        known -= {_PLACES[1][1]}
+        sizes -= {_PLACES[1][1]}
+    return bool(sizes & environ.keys())
+
+
+def by_variables(environ: Mapping[str, str]) -> bool:
+    """Whether RANK and WORLD_SIZE say that this process is one of several, and no launcher does."""
     several = "RANK" in environ and environ.get("WORLD_SIZE", "1") != "1"
-    return several and not known & environ.keys()
+    return several and "COVEY_SIZE" not in environ and not by_mpi(environ)
 
 
 def settings(environ: Mapping[str, str]) -> Dict[str, object]:
@@ -112,7 +114,6 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
 
     agent = TCPStore(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), is_master=False)
     rank, size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
-    # Ranks that it has started again find what those before have written.
     generation = store_generation.agree(agent, rank, size, "covey.init")
     return meet(PrefixStore(f"covey/{generation.name}", agent), rank, size)
 

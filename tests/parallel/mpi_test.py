@@ -66,6 +66,34 @@ TRAINING = """
     print("fine", hvd.rank(), flush=True)
 """
 
+# As torch does where the wheel is installed; nothing says where ranks could meet.
+NAME_ALONE = """
+    import os, torch.distributed as dist, covey_torch
+    assert "MASTER_ADDR" not in os.environ
+    covey_torch.register()
+"""
+NAME_BY_IMPORT = """
+    import torch.distributed as dist, covey.torch
+"""
+TORCH_DISTRIBUTED = """
+    import torch
+    for turn in range(3):
+        dist.init_process_group("covey")
+        rank, size = dist.get_rank(), dist.get_world_size()
+        total = torch.full((3,), 10.0 ** rank)
+        dist.all_reduce(total)
+        assert total.tolist() == [sum(10.0 ** other for other in range(size))] * 3
+        ranks = [None] * size
+        dist.all_gather_object(ranks, rank)
+        assert ranks == list(range(size))
+        assert dist.new_group([0, 1]) is not None
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+        (model(torch.ones(1, 3)).sum() * rank).backward()
+        assert model.module.bias.grad.tolist() == [(size - 1) / 2] * 2
+        dist.destroy_process_group()
+    print("fine", rank, flush=True)
+"""
+
 # Every method works over memory, and nobody polls the network.
 ON_ONE_HOST = """
     import torch, covey, covey.torch as hvd
@@ -194,6 +222,10 @@ class MpiTest(MpiJob):
     def test_training(self) -> None:
         self.check_fine(2, TRAINING)
 
+    def test_torch_distributed(self) -> None:
+        for name in (NAME_ALONE, NAME_BY_IMPORT):
+            self.check_fine(3, name + TORCH_DISTRIBUTED)
+
     def test_who_leaves_is_named(self) -> None:
         out = self.check_fine(3, LEAVES).stdout
         self.assertEqual(out.count("aborted:"), 2, out)
@@ -226,9 +258,13 @@ class MpiTest(MpiJob):
         self.assertEqual(self.mpirun(1, code).stdout, "fine 0 0\n")
 
     def test_without_the_plug_in_the_way_is_told(self) -> None:
-        done = self.mpirun(2, "import covey; covey.init()", COVEY_PLUGIN_PATH="/nowhere")
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("covey build mpi makes it", done.stderr)
+        of_group = 'import torch.distributed as d, covey.torch; d.init_process_group("covey")'
+        ways = {"import covey; covey.init()": "", of_group: "or set RANK, WORLD_SIZE"}
+        for code, more in ways.items():
+            done = self.mpirun(2, code, COVEY_PLUGIN_PATH="/nowhere")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("covey build mpi makes it", done.stderr)
+            self.assertIn(more, done.stderr)
 
     def test_under_coveyrun_it_is_refused(self) -> None:
         env = {"COVEY_TRANSPORT": "mpi", "COVEY_PLUGIN_PATH": self.folder.name}

@@ -32,6 +32,16 @@ covey.init()
 print("fine", covey.rank(), covey.size(), covey.local_rank(), int(total[0]), flush=True)
 """
 TO_FILE = SUMS.replace("flush=True", "file=open(os.environ['OUT'] + str(covey.rank()), 'w')")
+GROUPS = """
+import torch, torch.distributed as dist, covey_torch
+covey_torch.register()  # As torch does where the wheel is installed.
+for turn in range(2):
+    dist.init_process_group("covey")
+    total = torch.full((9,), 10.0 ** dist.get_rank())
+    dist.all_reduce(total)
+    dist.destroy_process_group()
+print("fine", int(total[0]), flush=True)
+"""
 LAUNCHERS = {
     "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -124,6 +134,13 @@ class RanksTest(RanksTestCase):
         self.assertEqual((code, out), (0, "fine 0 1 0 1\n"), err)
         everywhere = r"0\.0\.0\.0:\d+; 0\.0\.0\.0 stands for every network of this machine"
         self.assertRegex(err, f"covey: rank 0 serves the rendezvous at {everywhere}")
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "torch is not installed")
+    def test_torch_distributed_needs_no_address(self) -> None:
+        place = LAUNCHERS["srun"]
+        ranks = [self.start(GROUPS, **dict(zip(place, (str(rank), "3")))) for rank in range(3)]
+        for process in ranks:
+            self.assertEqual(self.finish(process), (0, "fine 111\n", ""))
 
     @unittest.skipIf(importlib.util.find_spec("torch") is None, "torch is not installed")
     def test_ranks_of_torchrun(self) -> None:

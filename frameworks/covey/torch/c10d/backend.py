@@ -4,7 +4,8 @@
 
 torch.distributed wants a store that its ranks share. torchrun serves one and says where; coveyrun
 says at which port rank 0 may serve one, and where covey.torch is imported a file in memory, which
-rank 0 makes, stands for it among ranks of one host.
+rank 0 makes, stands for it among ranks of one host. mpirun and srun say nothing: rank 0 serves one,
+and tells the others where by MPI, or by what joined them (COVEY_RENDEZVOUS).
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ import torch.distributed as dist
 
 from covey import basics, rendezvous
 from covey.collectives import barrier
+from covey.errors import Unsupported
+from covey.launch import network
 from covey.objects import broadcast_object
+from covey.state import state
 from covey.torch.c10d import job
 
 NAME = "covey"
 DEVICES = ("cpu", "cuda")
 _HANDLERS = "_rendezvous_handlers"
 _SHUTDOWN = "_shutdown_backend"
+_OF_ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch's env:// reads
 _memory = -1  # Its descriptor: a process stays in its job.
 
 
@@ -50,35 +55,55 @@ def _file_of_job() -> str:
     return f"/proc/self/fd/{_memory}"
 
 
-def _is_of_job(place: Dict[str, str]) -> bool:
-    """Whether a rank of coveyrun on one host asks for a group of all ranks: it has given no other
-    place."""
-    ours = (("rank", "COVEY_RANK"), ("world_size", "COVEY_SIZE"))
-    on_one_host = "COVEY_BOOK_FD" not in os.environ
-    return (
-        on_one_host
-        and rendezvous.under_coveyrun(os.environ)
-        and all(
-            place.get(name, os.environ.get(variable)) == os.environ.get(variable)
-            for name, variable in ours
-        )
-    )
+def _served_store() -> Any:
+    """One that rank 0 serves; the job carries where."""
+    place: Tuple[str, int] = ("", 0)
+    if basics.rank() == 0:
+        own = network.outward()
+        state.store = dist.TCPStore(own, 0, is_master=True, wait_for_workers=False)
+        place = (own, state.store.port)
+    place = broadcast_object(place, 0, "torch.distributed.store")
+    if basics.rank() != 0:
+        state.store = dist.TCPStore(*place, is_master=False)
+    return state.store
+
+
+def _store_of_job() -> Optional[Callable[[], Any]]:
+    """What makes a store for the ranks that a launcher has started, where the launcher says of none
+    that they could meet by. None: it does, or there is no launcher."""
+    if rendezvous.under_coveyrun(os.environ):
+        on_one_host = "COVEY_BOOK_FD" not in os.environ
+        return (lambda: dist.FileStore(_file_of_job(), basics.size())) if on_one_host else None
+    if all(name in os.environ for name in _OF_ENV):
+        return None
+    is_told = rendezvous.by_mpi(os.environ) or os.environ.get("COVEY_RENDEZVOUS")
+    return _served_store if is_told else None
+
+
+def _is_of_job(asked: Dict[str, str]) -> bool:
+    """Whether a group of all ranks is asked for: the script gives this one no other place."""
+    rank, size = rendezvous.place_of(os.environ)
+    ours = {"rank": str(rank), "world_size": str(size)}
+    return all(asked.get(name, text) == text for name, text in ours.items())
 
 
 def _with_env(theirs: Callable[..., Any]) -> Callable[..., Iterator[Tuple[Any, int, int]]]:
-    """The rendezvous ``env://``, which is the default: under coveyrun no port is needed for it."""
+    """The rendezvous ``env://``, which is the default: it needs no port under coveyrun, and none of
+    torch's variables under mpirun and srun, or with COVEY_RENDEZVOUS."""
     meetings = 0
 
     def meet(url: str, **options: Any) -> Iterator[Tuple[Any, int, int]]:
         nonlocal meetings
-        if not _is_of_job(dict(parse_qsl(urlsplit(url).query))):
+        store_of_job = _store_of_job()
+        if store_of_job is None or not _is_of_job(dict(parse_qsl(urlsplit(url).query))):
             yield from theirs(url, **options)
             return
-        job.begin(None, *rendezvous.place_of(os.environ))
+        try:
+            job.begin(None, *rendezvous.place_of(os.environ))
+        except Unsupported as error:  # The group may be one of another backend.
+            raise Unsupported(f"{error}; or set {', '.join(_OF_ENV)} for env://") from error
         meetings += 1
-        size = basics.size()
-        store = dist.PrefixStore(str(meetings), dist.FileStore(_file_of_job(), size))
-        yield store, basics.rank(), size
+        yield dist.PrefixStore(str(meetings), store_of_job()), basics.rank(), basics.size()
 
     return meet
 
