@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "core/base/processor.h"
+#include "core/base/thread_name.h"
 #include "core/base/waiter.h"
 
 namespace covey {
@@ -113,6 +114,7 @@ Status Engine::SubmitRepeat(Operation* operation, uint64_t* handle) {
 }
 
 void Engine::ThreadMain() {
+  NameThread("covey-engine");
   int useless = 0;
   int lazy_looks = 0;
   Burst burst;

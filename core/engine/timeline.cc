@@ -1,4 +1,5 @@
 #include "core/engine/timeline.h"
+#include "core/base/thread_name.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -122,6 +123,7 @@ void Timeline::OnFailure(std::function<void(const Status&)> callback) {
 }
 
 void Timeline::WriteLoop() {
+  NameThread("covey-trace");
   std::unique_lock lock(wake_mutex_);
   while (!closing_) {
     wake_.wait_for(lock, kFlushInterval);

@@ -1,4 +1,5 @@
 #include "core/transport/descriptor_bell.h"
+#include "core/base/thread_name.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -28,6 +29,7 @@ DescriptorBell::~DescriptorBell() {
 }
 
 void DescriptorBell::Run() {
+  NameThread("covey-bell");
   for (;;) {
     pollfd wakers[] = {{watched_.fd(), POLLIN, 0}, {end_, POLLIN, 0}};
     if (poll(wakers, 2, -1) <= 0) continue;  // EINTR

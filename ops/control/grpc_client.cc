@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/base/clock.h"
+#include "core/base/thread_name.h"
 #include "ops/control/grpc_address.h"
 #include "ops/control/grpc_session.h"
 #include "ops/control/rendezvous.h"
@@ -59,6 +60,7 @@ class GrpcClient final : public Control {
 
  private:
   void Run() {
+    NameThread("covey-join");
     Time lease = 0;
     const Status in = EnterAndJoin(&lease);
     if (!in.ok()) {
@@ -86,6 +88,7 @@ class GrpcClient final : public Control {
   }
 
   void Beat(Time lease) {
+    NameThread("covey-beat");
     Time heard = MonotonicNow();
     while (!Sleep(std::max(lease / 4, kMillisecond))) {
       const Status status = session_.Report({}, std::min(lease, GrpcSession::kCallTimeout));

@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "core/base/clock.h"
+#include "core/base/thread_name.h"
 #include "ops/control/grpc_address.h"
 
 namespace covey {
@@ -93,6 +94,7 @@ void GrpcListener::Close() {
 }
 
 void GrpcListener::Run() {
+  NameThread("covey-serve");
   bool is_full = false;
   while (Await(is_full)) {
     Admission::Orders orders;

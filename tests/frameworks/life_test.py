@@ -72,6 +72,21 @@ def before_init() -> None:
     assert (covey.cross_rank(), covey.cross_size()) == (0, 1)
 
 
+def await_thread(name: str) -> None:
+    """It names itself once it runs."""
+    here = "/proc/self/task"
+    while name not in (name_of(f"{here}/{thread}") for thread in os.listdir(here)):
+        os.sched_yield()
+
+
+def name_of(thread: str) -> str:
+    try:
+        with open(f"{thread}/comm", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:  # It has ended.
+        return ""
+
+
 def come_or_not() -> Any:
     """Rank 0 waits as long as it takes, rank 1 is impatient, rank 2 does not come."""
     rank = int(os.environ["TEST_RANK"])
@@ -291,6 +306,10 @@ class LifeTest(unittest.TestCase):
             self.assertIn("rank 1 gave up", patient[2])
             self.assertEqual(impatient[0], "Timeout", impatient)
             self.assertRegex(impatient[2], r"ranks? (0, )?2 did not call init within 0.001 s")
+
+    def test_its_thread_has_a_name(self) -> None:
+        with Pool(2, __file__) as pool:
+            pool.call(await_thread, "covey-engine")
 
     def test_shutdown_and_init(self) -> None:
         with Pool(2, __file__) as pool:

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "ops/devices/cuda/nccl_state.h"
@@ -173,6 +174,7 @@ static int DoOne(Circuits* c) {
 
 void* NcclMechanic(void* self) {
   Circuits* c = self;
+  prctl(PR_SET_NAME, "covey-nccl");
   pthread_mutex_lock(&c->mutex);
   for (;;) {
     const int did = DoOne(c);

@@ -1,4 +1,5 @@
 #include "ops/transports/tcp/worker.h"
+#include "core/base/thread_name.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -49,6 +50,7 @@ void Worker::Remove(Lane* lane) {
 }
 
 void Worker::Run() {
+  NameThread("covey-tcp");
   while (!stops_)
     for (uint64_t key : poller_.Ready(true)) {
       if (key == kGift)
