@@ -11,6 +11,7 @@
 #include "core/base/arena.h"
 #include "core/device/plugin_device.h"
 #include "core/engine/engine.h"
+#include "core/engine/runtime.h"
 #include "core/transport/open_hosts.h"
 #include "core/transport/plugin.h"
 
@@ -321,8 +322,9 @@ size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity) {
 
 size_t covey_status(covey_runtime* runtime, char* text, size_t capacity) {
   const Use use(OrDefault(runtime));
-  return covey::Fill(use.get() == nullptr ? use.status().message() + "\n" : use->StatusText(), text,
-                     capacity);
+  std::string status = use.status().message() + "\n";
+  if (use.get() != nullptr) use->WithRuntime([&](covey::Runtime* r) { status = r->StatusText(); });
+  return covey::Fill(status, text, capacity);
 }
 
 int covey_asked(covey_runtime* runtime, int64_t timeout_ns) {

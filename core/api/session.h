@@ -91,8 +91,9 @@ class Session {
   void TraceSpan(const char* name, Time begin, Time end);
 
   std::string StatsJson();
-  std::string StatusText();
   std::vector<int32_t> Awaited(const Operation& operation);  // covey_awaited
+  // With the progress lock.
+  void WithRuntime(const std::function<void(Runtime*)>& call);
 
   // Threads inside waits return; the first half of closing.
   void Interrupt();

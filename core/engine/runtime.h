@@ -102,6 +102,8 @@ class Runtime {
   ChannelMux& channels() { return channels_; }
 
   const Counters& counters() const { return counters_; }
+  // The peers that are lost, in the order in which this rank has seen it.
+  const std::vector<Rank>& lost() const { return lost_; }
   const Executor& executor() const { return executor_; }
   const Negotiator& negotiator() const { return negotiator_; }
   size_t landing_blocks() const { return blocks_->count(); }

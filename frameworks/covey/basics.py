@@ -208,6 +208,23 @@ def is_homogeneous() -> bool:
     return place.size % max(place.local_size, 1) == 0
 
 
+def lost_ranks() -> List[int]:
+    """The ranks that have died or left the job, ascending, as far as this rank has seen.
+
+    With ``coveyrun --keep-going`` the others go on without them, by a method that does not wait for
+    all. A death on this host is seen within a second, that of a silent host after COVEY_LEASE.
+
+    Raises:
+        NotInitialized: (a ValueError) before ``init()``.
+
+    Example:
+        >>> alive = sorted(set(range(covey.size())) - set(covey.lost_ranks()))
+        >>> mine = list(range(100))[alive.index(covey.rank()) :: len(alive)]  # data to go on with
+    """
+    state.require()
+    return list(_native.lost_ranks())
+
+
 def stats(flat: bool = False) -> Dict[str, Any]:
     """Counters of this rank since ``init()``: operations, bytes, waiting time and more.
 

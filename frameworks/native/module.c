@@ -54,6 +54,26 @@ static PyObject* Place(PyObject* module, PyObject* unused) {
                        covey_local_size(NULL));
 }
 
+static PyObject* LostRanks(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  const int size = covey_size(NULL);
+  int32_t* ranks = calloc((size_t)(size > 0 ? size : 1), sizeof(*ranks));
+  if (ranks == NULL) return PyErr_NoMemory();
+  int count = 0;
+  Py_BEGIN_ALLOW_THREADS
+  count = covey_lost(NULL, ranks, size);
+  Py_END_ALLOW_THREADS
+  const int told = count < size ? count : size;
+  PyObject* tuple = PyTuple_New(told > 0 ? told : 0);
+  for (int i = 0; tuple != NULL && i < told; ++i) {
+    PyObject* rank = PyLong_FromLong(ranks[i]);
+    if (rank == NULL || PyTuple_SetItem(tuple, i, rank) != 0) Py_CLEAR(tuple);
+  }
+  free(ranks);
+  return tuple;
+}
+
 /* ---- Groups ---------------------------------------------------------------------------------- */
 
 static PyObject* GroupOf(PyObject* module, PyObject* args) {
@@ -228,6 +248,7 @@ static PyMethodDef methods[] = {
     {"shutdown", Shutdown, METH_NOARGS, "shutdown(): ends the runtime, if there is one."},
     {"is_initialized", IsInitialized, METH_NOARGS, "is_initialized() -> bool"},
     {"place", Place, METH_NOARGS, "place() -> (rank, size, local rank, local size), or -1"},
+    {"lost_ranks", LostRanks, METH_NOARGS, "lost_ranks() -> those that this rank saw die or leave"},
     {"after_fork", AfterFork, METH_NOARGS, "after_fork(): in a child, what it writes is its own."},
     {"group_of", GroupOf, METH_VARARGS, "group_of(tuple of ranks, order=None) -> group number"},
     {"submit", Submit, METH_VARARGS, kSubmitDoc},

@@ -1,5 +1,6 @@
 // covey_awaited names the members that an operation waits for, whoever asks and whether or not the
-// members have agreed about the operation before; and only while it is in flight.
+// members have agreed about the operation before; and only while it is in flight. covey_lost names
+// the ranks that have left.
 #include "core/api/covey_waiting.h"
 
 #include <algorithm>
@@ -26,6 +27,33 @@ std::vector<int32_t> AskUntilNamed(covey_runtime* runtime, covey_handle handle) 
     if (!ranks.empty()) return ranks;
     std::this_thread::yield();
   }
+}
+
+std::vector<int32_t> Lost(covey_runtime* runtime) {
+  std::vector<int32_t> ranks(kSize);
+  const int count = covey_lost(runtime, ranks.data(), kSize);
+  ranks.resize(static_cast<size_t>(std::max(count, 0)));
+  return ranks;
+}
+
+// Also by a rank that waits for nothing.
+TEST(LostTest, NamesWhoHasLeft) {
+  std::barrier seen(kSize);
+  RunRanks(kSize, "recheck=20ms", [&](int rank, covey_runtime*& runtime) {
+    EXPECT_EQ(Lost(runtime), std::vector<int32_t>{});
+    EXPECT_EQ(covey_lost(runtime, nullptr, 0), 0);
+    seen.arrive_and_wait();
+    std::vector<int32_t> left;
+    for (const int leaving : {1, 0}) {
+      left.insert(left.begin(), leaving);
+      if (rank == leaving) {
+        covey_runtime_free(runtime);
+        runtime = nullptr;
+      }
+      while (rank == 2 && Lost(runtime) != left) std::this_thread::yield();
+      seen.arrive_and_wait();
+    }
+  });
 }
 
 class AwaitedTest : public testing::TestWithParam<int> {};

@@ -5,6 +5,8 @@ Method: three ranks. Ranks that come late do so when the test has seen what the 
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import unittest
 from datetime import timedelta
@@ -12,7 +14,7 @@ from typing import Any, List, cast
 
 import torch
 import torch.distributed as dist
-from ranks import SharedPool, refusal_of
+from ranks import Pool, SharedPool, ranks_may_die, refusal_of
 
 SIZE = 3
 pools = SharedPool(__file__)
@@ -126,6 +128,18 @@ def send_now() -> Any:
     return None
 
 
+def receive_while_one_dies(lost: int) -> Any:
+    """What rank 0 receives from any rank, or its error; the rank that is left sends."""
+    if dist.get_rank() == lost:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if dist.get_rank() == 0:
+        come = torch.zeros(1)
+        said = refusal_of(lambda: dist.recv(come))
+        return come.item() if said == "nothing" else said
+    dist.send(torch.full((1,), 7.0), 0)
+    return None
+
+
 def end_as_of_old() -> None:
     """As torch before 2.7 ends the backends of groups."""
     from covey.torch.c10d.backend import _with_shutdown
@@ -186,6 +200,15 @@ class PointsTest(unittest.TestCase):
         said, source = pool.call(send_now)[1]
         self.assertEqual((said, source), ([5.0, 7.0], 2))
         pool.call(end)
+
+    @ranks_may_die
+    def test_from_any_rank_that_is_left(self) -> None:
+        pool = Pool(SIZE, __file__, init=False)
+        self.addCleanup(pool.close)
+        pool.call(begin)
+        for lost, expected in ((1, "7.0"), (2, "no rank is left that could send")):
+            pool.send(receive_while_one_dies, lost)
+            self.assertIn(expected, str(pool.collect(may_end=True)[0]))
 
     def test_torch_before_2_7_ends_the_threads_of_a_group_too(self) -> None:
         pool = pools(SIZE)

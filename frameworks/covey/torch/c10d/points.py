@@ -13,7 +13,8 @@ A receive from any rank has to learn whose message is next. Rules:
 3. The receiver takes the first announced message of its tag that it has not received otherwise, and
    deletes what it has read.
 
-So a send to a rank that names its senders costs no look into the store unless it waits long.
+So a send to a rank that names its senders costs no look into the store unless it waits long. A
+receive from any rank ends with an error when no other rank of the group is left.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import torch
 import torch.distributed as dist
 
 import covey.torch as hvd
+from covey import basics
 from covey.errors import Aborted, InvalidArgument
 from covey.group import GroupApart
 from covey.state import state
@@ -235,8 +237,13 @@ class Points:
         def find() -> Optional[RecvWork]:
             if self._runtime != state.init_epoch:
                 raise Aborted(f"{what}: this rank has shut down")
+            lost = basics.lost_ranks()  # Before the look: what it has announced comes first.
             source = self._next_source(tag)
-            return None if source is None else self.recv(tensor, source, tag, timeout)
+            if source is not None:
+                return self.recv(tensor, source, tag, timeout)
+            if all(rank in lost for rank in self._ranks if rank != self._ranks[self._rank]):
+                raise Aborted(f"{what}: no rank is left that could send: each has died or left")
+            return None
 
         return AnyWork(find, limit)
 
