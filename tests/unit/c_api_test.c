@@ -5,6 +5,7 @@
 #include "core/api/covey.h"
 #include "core/api/covey_methods.h"
 #include "core/api/covey_rounds.h"
+#include "core/api/covey_waiting.h"
 #include "tests/unit/c_expect.h"
 
 /* The plan of the group's step `version` by the method `text`. */
@@ -82,10 +83,12 @@ int main(void) {
   void* arena = NULL;
 
   EXPECT(covey_is_initialized() == 0 && covey_rank(NULL) == -1);
+  EXPECT(covey_lost(NULL, NULL, 0) == -1);
   EXPECT(covey_submit(NULL, &request, &handle, &error) == COVEY_NOT_INITIALIZED);
   EXPECT(strstr(error.message, "call init() first") != NULL);
   EXPECT(covey_init(NULL, &error) == COVEY_OK);
   EXPECT(covey_rank(NULL) == 0 && covey_size(NULL) == 1 && covey_local_size(NULL) == 1);
+  EXPECT(covey_lost(NULL, NULL, 0) == 0);
   EXPECT(covey_group_of(NULL, ranks, 1, &group, &error) == COVEY_OK &&
          covey_group_ranks(NULL, group, NULL, 0) == 1);
 
