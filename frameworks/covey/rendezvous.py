@@ -114,8 +114,8 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
 
     agent = TCPStore(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), is_master=False)
     rank, size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
-    generation = store_generation.agree(agent, rank, size, "covey.init")
-    return meet(PrefixStore(f"covey/{generation.name}", agent), rank, size)
+    state.generation = store_generation.agree(agent, rank, size, "covey.init").name
+    return meet(PrefixStore(f"covey/{state.generation}", agent), rank, size)
 
 
 def place_of(environ: Mapping[str, str]) -> Tuple[int, int]:

@@ -60,6 +60,8 @@ class State:
             ``init()`` was not called since: "due" before the group is made, then "made". The next
             default group begins another.
         groups: by their number of ranks, the default groups that this process has begun.
+        generation: the name of that in which ``init()`` found the job by torchrun's store, which
+            may have served others (store_generation.py).
         group_keys: in the stores of the default group and of its parts, the prefix of what their
             ranks tell each other. A store may have served other groups of those names.
     """
@@ -81,6 +83,7 @@ class State:
         self.of_group = ""
         self.groups: Counter[int] = Counter()
         self.group_keys = "covey"
+        self.generation = ""
 
     def add_flush(self, flush: Flush) -> None:
         """Keeps it as long as it lives."""

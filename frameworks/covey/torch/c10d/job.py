@@ -27,7 +27,7 @@ def begin(store: Any, rank: int, size: int) -> None:
     Raises as ``covey.init()``.
     """
     state.groups[size] += 1  # On all ranks of a runtime alike.
-    state.group_keys = f"covey/here/{size}/{state.groups[size]}"
+    state.group_keys = f"covey/here/{state.generation}/{size}/{state.groups[size]}"
     if basics.is_initialized():
         if state.of_group != "made":
             return
