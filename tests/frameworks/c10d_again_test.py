@@ -213,7 +213,7 @@ class AgainTest(unittest.TestCase):
             self.check(pool, f"after{number}", [0, 1, 2])
             self.check(pool, f"others{number}", [2, 1])
 
-    @on_one_host("between hosts these ranks take COVEY_START_TIMEOUT's default, of 30 s")
+    @on_one_host("between hosts COVEY_START_TIMEOUT has to be longer than COVEY_LEASE, of 10 s")
     def test_a_rank_that_does_not_come_is_named(self) -> None:
         pool = Pool(SIZE, __file__, {"COVEY_START_TIMEOUT": "1s"}, init=False)
         self.addCleanup(pool.close)
