@@ -100,7 +100,10 @@ def _with_env(theirs: Callable[..., Any]) -> Callable[..., Iterator[Tuple[Any, i
             return
         try:
             job.begin(None, *rendezvous.place_of(os.environ))
-        except Unsupported as error:  # The group may be one of another backend.
+        except Unsupported as error:
+            if rendezvous.under_coveyrun(os.environ):
+                raise
+            # The group may be one of another backend.
             raise Unsupported(f"{error}; or set {', '.join(_OF_ENV)} for env://") from error
         meetings += 1
         yield dist.PrefixStore(str(meetings), store_of_job()), basics.rank(), basics.size()
