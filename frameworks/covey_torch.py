@@ -13,7 +13,7 @@ import os
 from typing import Any, Dict, Iterator
 
 _OF_ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch's env:// reads
-# Of ranks that meet by Covey: those of mpirun and srun, and those that are told where.
+# One of these is set where Covey itself can join the ranks: by COVEY_RENDEZVOUS, mpirun or srun.
 _MEET_BY_COVEY = ("COVEY_RENDEZVOUS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK")
 
 

@@ -74,7 +74,7 @@ def by_torchrun(environ: Mapping[str, str]) -> bool:
 
 
 def by_mpi(environ: Mapping[str, str]) -> bool:
-    """Whether MPI's launcher has started this process: srun only by PMI, which it then tells."""
+    """Whether mpirun has started this process, or srun with PMI, whose variables it then sets."""
     sizes = {size for _, size in _PLACES[1:]}
     if not _OF_PMI & environ.keys():
         sizes -= {_PLACES[1][1]}
@@ -82,7 +82,7 @@ def by_mpi(environ: Mapping[str, str]) -> bool:
 
 
 def by_variables(environ: Mapping[str, str]) -> bool:
-    """Whether RANK and WORLD_SIZE say that this process is one of several, and no launcher does."""
+    """Whether only RANK and WORLD_SIZE say that this process is one of several."""
     several = "RANK" in environ and environ.get("WORLD_SIZE", "1") != "1"
     return several and "COVEY_SIZE" not in environ and not by_mpi(environ)
 

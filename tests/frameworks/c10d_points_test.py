@@ -129,7 +129,8 @@ def send_now() -> Any:
 
 
 def receive_while_one_dies(lost: int) -> Any:
-    """What rank 0 receives from any rank, or its error; the rank that is left sends."""
+    """Rank `lost` dies, rank 0 receives from any rank, the third sends. On rank 0: the value or the
+    error."""
     if dist.get_rank() == lost:
         os.kill(os.getpid(), signal.SIGKILL)
     if dist.get_rank() == 0:
@@ -206,7 +207,8 @@ class PointsTest(unittest.TestCase):
         pool = Pool(SIZE, __file__, init=False)
         self.addCleanup(pool.close)
         pool.call(begin)
-        for lost, expected in ((1, "7.0"), (2, "no rank is left that could send")):
+        in_vain = "no rank is left that could send; lost ranks: [1, 2]"
+        for lost, expected in ((1, "7.0"), (2, in_vain)):
             pool.send(receive_while_one_dies, lost)
             self.assertIn(expected, str(pool.collect(may_end=True)[0]))
 

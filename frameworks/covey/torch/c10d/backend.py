@@ -56,7 +56,7 @@ def _file_of_job() -> str:
 
 
 def _served_store() -> Any:
-    """One that rank 0 serves; the job carries where."""
+    """One that rank 0 serves. The other ranks get its address by a broadcast."""
     place: Tuple[str, int] = ("", 0)
     if basics.rank() == 0:
         own = network.outward()
@@ -68,12 +68,16 @@ def _served_store() -> Any:
     return state.store
 
 
+def _file_store() -> Any:
+    """One in memory, for ranks of one host."""
+    return dist.FileStore(_file_of_job(), basics.size())
+
+
 def _store_of_job() -> Optional[Callable[[], Any]]:
-    """What makes a store for the ranks that a launcher has started, where the launcher says of none
-    that they could meet by. None: it does, or there is no launcher."""
+    """The function that makes a store for all ranks, where no address has been set at which they
+    could meet. None: torch's own env:// is to find one."""
     if rendezvous.under_coveyrun(os.environ):
-        on_one_host = "COVEY_BOOK_FD" not in os.environ
-        return (lambda: dist.FileStore(_file_of_job(), basics.size())) if on_one_host else None
+        return _file_store if "COVEY_BOOK_FD" not in os.environ else None
     if all(name in os.environ for name in _OF_ENV):
         return None
     is_told = rendezvous.by_mpi(os.environ) or os.environ.get("COVEY_RENDEZVOUS")

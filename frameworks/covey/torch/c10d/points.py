@@ -241,8 +241,9 @@ class Points:
             source = self._next_source(tag)
             if source is not None:
                 return self.recv(tensor, source, tag, timeout)
-            if all(rank in lost for rank in self._ranks if rank != self._ranks[self._rank]):
-                raise Aborted(f"{what}: no rank is left that could send: each has died or left")
+            others = [rank for rank in self._ranks if rank != self._ranks[self._rank]]
+            if all(rank in lost for rank in others):
+                raise Aborted(f"{what}: no rank is left that could send; lost ranks: {others}")
             return None
 
         return AnyWork(find, limit)
