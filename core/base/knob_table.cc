@@ -63,6 +63,13 @@ constexpr Knob kKnobs[] = {
      .help =
          "descriptor of the socket by which the launcher votes where the ranks of several hosts "
          "are even in number, set by coveyrun -H; -1 for none"},
+    {.name = "elastic_fd",
+     .type = Type::kCount,
+     .field = &Config::elastic_fd,
+     .minimum = -1,
+     .maximum = INT32_MAX,
+     .help = "descriptor of the socket by which coveyrun tells a rank of an elastic job its place, "
+             "set by coveyrun --min-np; -1 for none"},
     {.name = "launcher_pid",
      .type = Type::kCount,
      .field = &Config::launcher_pid,

@@ -1,8 +1,5 @@
-"""Horovod's elastic training over a world that does not change.
-
-The number of ranks is fixed: no host comes or goes, and Covey never raises
-``HostsUpdatedInterrupt`` (a script may, on all ranks). A script commits a state, and goes back to
-it when an operation has failed::
+"""Horovod's elastic training: a script commits a state, and goes back to it when an operation has
+failed. In an elastic job (``coveyrun --min-np``) ranks may come and go, too::
 
     @hvd.elastic.run
     def train(state):
@@ -21,10 +18,13 @@ import copy
 import functools
 from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, TypeVar
 
-from covey.errors import Aborted, OperationError
+from covey import basics
+from covey.elastic_job import ElasticJob
+from covey.errors import Aborted, OperationError, Timeout
 from covey.horovod import HostsUpdatedInterrupt
 from covey.notice import warn
 from covey.objects import broadcast_object
+from covey.state import state as process
 
 __all__ = ["HostsUpdatedInterrupt", "ObjectState", "State", "run"]
 
@@ -84,20 +84,26 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Never called: the ranks of a job are fixed.
+        """Never called: ``check_host_updates`` looks itself.
 
         Args:
             timestamp, update_res: Horovod's.
         """
 
     def commit(self) -> None:
-        """Saves; from now on ``run`` goes back to here."""
+        """Saves; from now on ``run`` goes back to here. Raises as ``check_host_updates``."""
         self._commits += 1
         self.save()
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Does nothing: the ranks of a job are fixed."""
+        """In an elastic job: looks whether a rank has come, or waits for this one; asks no rank.
+
+        Raises:
+            HostsUpdatedInterrupt: one has.
+        """
+        if process.elastic is not None and process.elastic.look():
+            raise HostsUpdatedInterrupt()
 
     def save(self) -> None:
         """Keeps a copy of everything."""
@@ -224,6 +230,32 @@ class KeptState(ObjectState):
             it.reset()
 
 
+def _begin(job: Optional[ElasticJob]) -> None:
+    """All ranks of a world have the same state: optimizers begin."""
+    if job is not None:
+        for training in process.trainings():
+            training.enter()
+        job.tell_ready()
+
+
+def _change(job: ElasticJob) -> None:
+    """This process leaves its world, and becomes a rank of the next.
+
+    Raises:
+        Aborted: there is no place in one; says why.
+    """
+    for training in process.trainings():
+        training.leave()
+    while True:
+        basics.leave()
+        process.forget_job()
+        try:
+            return basics.init(settings=process.settings)
+        except (Aborted, Timeout):
+            if job.is_over:
+                raise  # Else a rank of that world has died before all were there.
+
+
 Errors = Callable[[], ContextManager[Any]]
 """Within it the errors of a framework's operations are Covey's."""
 
@@ -232,7 +264,11 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
     """Makes of ``func(state, ...)`` a function that goes back to the last commit and calls it again
     when an operation has failed on all ranks; before each call it calls ``state.sync()``.
 
-    If it raises ``HostsUpdatedInterrupt`` on all ranks, it is called again as the state is.
+    If it raises ``HostsUpdatedInterrupt``, it is called again as the state is. In an elastic job
+    (``coveyrun --min-np``) that is raised by ``state.commit()`` when a rank has come, and the
+    loss of a rank is a failed operation: then the ranks that are there go on together, as ranks 0
+    to ``size() - 1``, with the state of rank 0. Distributed optimizers go on too, if they were made
+    before; what else depends on ``rank()`` and ``size()`` is for the reset callbacks.
 
     Args:
         func: called with a state first; it commits the state now and then.
@@ -240,8 +276,8 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
     Raises:
         HorovodInternalError: Mismatch, NotFinite, or one of the script's own: it has failed again
             without a commit between: it would for ever.
-        Aborted: a rank has gone, and no other takes its place. The state is that of the last
-            commit.
+        Aborted: a rank has gone, and the job is not elastic or has too few ranks left. The state is
+            that of the last commit.
 
     Example:
         >>> hvd.elastic.run(train)(state)
@@ -255,23 +291,34 @@ def retried(func: Callable[..., R], errors: Errors) -> Callable[..., R]:
 
     @functools.wraps(func)
     def wrapped(state: State, *args: Any, **kwargs: Any) -> R:
+        job = process.elastic
         last, skips_sync = -1, False
         while True:
-            if not skips_sync:
-                with errors():
-                    state.sync()
-            skips_sync = False
+            is_begun = False
             try:
                 with errors():
+                    if not skips_sync:
+                        state.sync()
+                    _begin(job)
+                is_begun, skips_sync = True, False
+                with errors(), contextlib.nullcontext() if job is None else job.inside():
                     return func(state, *args, **kwargs)
             except HostsUpdatedInterrupt as change:
                 skips_sync = change.skip_sync
+                is_over = job is not None and job.is_called
             except OperationError as error:
+                is_over = job is not None and isinstance(error, Aborted)
+                if not is_begun and not is_over:
+                    raise
                 state.restore()
-                if isinstance(error, Aborted) or state._commits == last:
+                if not is_over and (isinstance(error, Aborted) or state._commits == last):
                     raise
                 last = state._commits
-                warn(f"elastic.run goes back to the last commit: {error}")
+                if job is None or not job.look():  # Else others have left to let one in.
+                    warn(f"elastic.run goes back to the last commit: {error}")
+            if is_over:
+                skips_sync = False
+                _change(job)
             with errors():
                 state.on_reset()
 

@@ -72,8 +72,8 @@ HorovodInternalError = OperationError
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Horovod's name of a change of hosts. Covey never raises it: the ranks of a job are fixed. If
-    a script does, on all ranks, ``elastic.run`` calls its function again.
+    """Horovod's name of a change of hosts. In an elastic job ``state.commit()`` raises it when a
+    rank has come. If a script does, on all ranks, ``elastic.run`` calls its function again.
 
     Args:
         skip_sync: without ``state.sync()`` before.

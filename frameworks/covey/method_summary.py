@@ -25,7 +25,7 @@ from covey.state import state
 from covey.step_stats import configured, note_outlives
 
 WIDTH = 96
-_shown: Set[Tuple[int, str]] = set()  # (init_epoch, text): once is enough.
+_shown: Set[Tuple[int, str]] = set()  # (init_epoch; 0: elastic job, text): once is enough.
 
 
 def full_summary(method: Dict[str, Any]) -> str:
@@ -102,9 +102,10 @@ def announce(text: str, group: Group, gradient_bytes: int) -> None:
 def show(text: str, ranks: int, gradient_bytes: int, group: int) -> None:
     """Prints on rank 0, once, by what method ``ranks`` train, unless that is plain allreduce."""
     wanted = text != "allreduce" or configured("inject") or configured("summary") == "always"
-    if not wanted or state.require().rank != 0 or (state.init_epoch, text) in _shown:
+    key = (state.init_epoch if state.elastic is None else 0, text)
+    if not wanted or state.require().rank != 0 or key in _shown:
         return
-    _shown.add((state.init_epoch, text))
+    _shown.add(key)
     lines = start_summary(text, ranks, gradient_bytes, group)
     tell(*lines, label="covey | ")
 

@@ -27,7 +27,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
-from covey import _native, store_book, store_generation
+from covey import _native, elastic_job, store_book, store_generation
 from covey.errors import CoveyError, InvalidArgument, Timeout, Unsupported, shown
 from covey.notice import tell
 from covey.state import state
@@ -51,7 +51,7 @@ _OF_PMI = {"PMIX_RANK", "PMI_RANK"}
 _OF_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 _OF_COVEYRUN = {
     *("COVEY_RANK", "COVEY_SIZE", "COVEY_LOCAL_RANK", "COVEY_LOCAL_SIZE", "COVEY_SHM_FD"),
-    *("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "COVEY_WITNESS_FD"),
+    *("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "COVEY_WITNESS_FD", "COVEY_ELASTIC_FD"),
 }
 _SEVERAL_HOSTS = (
     "{} on several hosts ({}): here memory joins those of one host; start them with coveyrun -H or "
@@ -99,6 +99,8 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
     """
     if state.rendezvous_settings is not None:
         return state.rendezvous_settings
+    if elastic_job.is_one(environ):
+        return elastic_job.join(environ)
     if under_coveyrun(environ):
         return {}
     if "COVEY_SHM_FD" in environ:
@@ -160,8 +162,9 @@ def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
     plan = Rendezvous(address, secret_file, rank == 0, size, rank, timeout_s)
     until = time.monotonic() + timeout_s
     handler = RendezvousHandler(plan, slots=1)
-    if rank == 0 and everywhere(handler.address):
-        tell(f"rank 0 serves the rendezvous at {handler.address}; {everywhere(handler.address)}")
+    warning = everywhere(handler.address)
+    if rank == 0 and warning:
+        tell(f"rank 0 serves the rendezvous at {handler.address}; {warning}")
 
     def rest() -> None:
         if time.monotonic() > until:

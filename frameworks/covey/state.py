@@ -6,6 +6,7 @@ child of ``fork()`` such as a data loader's worker.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import Counter
@@ -37,6 +38,16 @@ class Helper(Protocol):
         """Gives it to them, at once. Raises nothing."""
 
 
+class Training(Protocol):
+    """A part that goes on in the next world of an elastic job."""
+
+    def leave(self) -> None:
+        """The world is over. Asks no other rank."""
+
+    def enter(self) -> None:
+        """The next one has begun; all its ranks have the same state."""
+
+
 class Placed(Protocol):
     """A part whose tensors may lie in memory of the core."""
 
@@ -62,6 +73,8 @@ class State:
         groups: by their number of ranks, the default groups that this process has begun.
         generation: the name of that in which ``init()`` found the job by torchrun's store, which
             may have served others (store_generation.py).
+        elastic: this process's way to coveyrun, where that has told it a place in an elastic job
+            (elastic_job.py).
         group_keys: in the stores of the default group and of its parts, the prefix of what their
             ranks tell each other. A store may have served other groups of those names.
     """
@@ -77,6 +90,9 @@ class State:
         self._helpers: "weakref.WeakKeyDictionary[Helper, int]" = weakref.WeakKeyDictionary()
         self.placed: "weakref.WeakSet[Placed]" = weakref.WeakSet()
         self._made = 0
+        self._trainings: "weakref.WeakValueDictionary[int, Training]" = (
+            weakref.WeakValueDictionary()
+        )
         self._optimizers: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
         self.rendezvous_settings: Optional[Dict[str, object]] = None
         self.store: Any = None
@@ -84,6 +100,7 @@ class State:
         self.groups: Counter[int] = Counter()
         self.group_keys = "covey"
         self.generation = ""
+        self.elastic: Any = None
 
     def add_flush(self, flush: Flush) -> None:
         """Keeps it as long as it lives."""
@@ -110,6 +127,23 @@ class State:
     def optimizers(self) -> List[Any]:
         """Those that live, the newest first."""
         return [optimizer for _, optimizer in sorted(self._optimizers.items(), reverse=True)]
+
+    def add_training(self, training: Training) -> None:
+        """Keeps it as long as it lives."""
+        self._made += 1
+        self._trainings[self._made] = training
+
+    def trainings(self) -> List[Training]:
+        """Those that live, the oldest first."""
+        return [training for _, training in sorted(self._trainings.items())]
+
+    def forget_job(self) -> None:
+        """The next runtime is of another job. There is none now."""
+        met, self.rendezvous_settings = self.rendezvous_settings or {}, None
+        for name in ("shm_fd", "book_fd", "listen_fd"):
+            descriptor = met.get(name, -1)
+            if isinstance(descriptor, int) and descriptor >= 0:
+                os.close(descriptor)
 
     def require(self) -> Place:
         """The place; raises NotInitialized when there is none."""

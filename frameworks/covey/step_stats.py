@@ -214,8 +214,10 @@ def main_stats() -> Optional[StepStats]:
 def _tell(line: Dict[str, Any]) -> None:
     """To the launcher. A rank that coveyrun has not started has none."""
     descriptor = int(configured("summary_fd") or -1)
-    if descriptor < 0 or state.rendezvous_settings is not None:
+    if descriptor < 0 or (state.rendezvous_settings is not None and state.elastic is None):
         return
+    if state.elastic is not None:
+        line = {**line, "world": state.elastic.world}
     try:
         os.write(descriptor, json.dumps(line).encode() + b"\n")
     except OSError:

@@ -158,7 +158,8 @@ def _on_hosts(arguments: Sequence[str]) -> List[str]:
     at = words.index("-np") + 1 if "-np" in words[:-1] else 0
     size = int(words[at]) if at and words[at].isdecimal() else 1
     hosts = min(HOSTS, size)
-    if hosts < 2 or any(word in words for word in ("-H", "--hostfile", "--serve", "--join")):
+    stays = ("-H", "--hostfile", "--serve", "--join", "--min-np")
+    if hosts < 2 or any(word in words for word in stays):
         return words
     of_host = [(size + hosts - 1 - host) // hosts for host in range(hosts)]
     ssh, _ = fake_ssh.write(pathlib.Path(_ssh.name))

@@ -100,7 +100,7 @@ VARIABLES: Dict[str, Variable] = {
         "no stall ends a job: choose a method with max_wait, such as eager, or leave it out",
     ),
     "HOROVOD_ELASTIC": Variable(
-        REFUSED, "the number of ranks is fixed: say -np, and --keep-going for ranks that fail"
+        REFUSED, "say coveyrun --min-np N, and ranks may come and go; leave the variable out"
     ),
     **_ignored("there is no cycle", "CYCLE_TIME", "TIMELINE_MARK_CYCLES"),
     **_ignored("there is no response cache", "CACHE_CAPACITY"),
@@ -120,7 +120,7 @@ VARIABLES: Dict[str, Variable] = {
         *("MPI_THREADS_DISABLE", "CONTROLLER", "CPU_OPERATIONS"),
     ),
     **_ignored("max_wait of a method bounds how long a rank waits", "GLOO_TIMEOUT_SECONDS"),
-    **_ignored("the number of ranks is fixed", "ELASTIC_TIMEOUT"),
+    **_ignored("say coveyrun --elastic-timeout S", "ELASTIC_TIMEOUT"),
     **_ignored("the scheduler places the one thread of a rank", "THREAD_AFFINITY"),
     **_ignored("neither messages nor lines of output have the time", "LOG_HIDE_TIME"),
     **_ignored("groups need no registration", "DYNAMIC_PROCESS_SETS"),

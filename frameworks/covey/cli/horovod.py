@@ -45,7 +45,6 @@ FLAGS: Tuple[Flag, ...] = (
     Flag("--no-stall-check", "STALL_CHECK_DISABLE", "1"),
     Flag("--stall-check-warning-time-seconds", "STALL_CHECK_TIME_SECONDS"),
     Flag("--stall-check-shutdown-time-seconds", "STALL_SHUTDOWN_TIME_SECONDS"),
-    Flag("--elastic-timeout", "ELASTIC_TIMEOUT"),
     Flag("--gloo", "CONTROLLER", "gloo"),
     Flag("--mpi", "CONTROLLER", "mpi"),
     Flag("--jsrun", "CONTROLLER", "mpi"),
@@ -69,10 +68,9 @@ FLAGS: Tuple[Flag, ...] = (
 _ABSENT: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("say -H HOST:N for each host, or slots=N in the --hostfile", ("--slots-per-host",)),
     (
-        "a changing number of ranks is not available yet",
+        "--min-np N lets ranks of this host come and go; hosts stay as they are",
         (
-            *("--host-discovery-script", "--min-np", "--min-num-proc", "--max-np"),
-            *("--max-num-proc", "--slots", "--reset-limit"),
+            *("--host-discovery-script", "--slots"),
             *("--blacklist-cooldown-range", "--cooldown-range"),
         ),
     ),

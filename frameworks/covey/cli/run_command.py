@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from covey import as_horovod
 from covey.as_horovod import variables
-from covey.cli import completion, horovod, host_options
+from covey.cli import completion, elastic_options, horovod, host_options
 from covey.cli.horovod import REFUSED
 from covey.cli.parser import Parser, package_version, split_command
 from covey.cli.values import (
@@ -66,7 +66,7 @@ find their place in RANK, WORLD_SIZE, LOCAL_RANK and HOROVOD_RANK; of one launch
 # Options that hardly a script has, and that change what a job does.
 _OWN = (
     *("-np", "--method", "--force-method", "--inject", "--keep-going", "--check-nan"),
-    *("--quiet", "--summary", "--preload", "--hostfile", "--network-security"),
+    *("--quiet", "--summary", "--preload", "--hostfile", "--network-security", "--min-np"),
 )
 
 
@@ -134,6 +134,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     completion.describe(parser)
     add("--version", action="version", version=f"covey {package_version()}")
     host_options.describe(parser)
+    elastic_options.describe(parser)
     _describe_rendezvous(parser)
     _describe_horovods(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -294,6 +295,7 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings[as_horovod.VARIABLE] = "1"
     if arguments.inject is not None:
         settings["COVEY_INJECT"] = arguments.inject
+    elastic = elastic_options.terms(arguments, size)
     plan = host_options.plan_of(arguments, hosts, size)
     rendezvous = _rendezvous(arguments)
     return JobSpec(
@@ -305,12 +307,13 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings_env=settings,
         gpus=gpus_of(environment) if arguments.bind_gpus and plan is None else (),
         preload=arguments.preload or configured_preload(environment, command),
-        keep_going=arguments.keep_going,
+        keep_going=arguments.keep_going or elastic is not None,
         verbose=arguments.verbose,
         quiet=not admits({**environment, **settings}),
         program=arguments.parser.prog,
         rendezvous=rendezvous,
         plan=plan,
+        elastic=elastic,
     )
 
 

@@ -31,8 +31,13 @@ def number_of_ranks(text: str) -> int:
 
 
 def seconds(text: str) -> int:
-    """argparse type of --start-timeout."""
+    """argparse type of --start-timeout and --elastic-timeout."""
     return _number(text, 1, "a number of seconds")
+
+
+def count(text: str) -> int:
+    """argparse type of --max-restarts and --reset-limit."""
+    return _number(text, 0, "a number of times")
 
 
 def number_of_nodes(text: str) -> int:

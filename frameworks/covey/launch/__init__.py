@@ -3,9 +3,9 @@
 `job.Job` is the launcher: one thread, one loop. The rest are its parts, each usable alone:
 `spec` (what to start), `environment` (what a rank is told), `process` (one rank as a process),
 `output` (lines and their prefixes), `endings` (which signal when), `report` (the first failure),
-`check` (mistakes found before anything starts). For a job of several launchers:
-`rendezvous_handler` and `formation` (how they become one), `node` (what they tell each other) and
-`secret`.
+`outcome` (how the job has ended), `check` (mistakes found before anything starts). For a job of
+several launchers: `rendezvous_handler` and `formation` (how they become one), `node` (what they
+tell each other) and `secret`.
 
 For a job on several hosts: `hosts` (names and places), `fleet` (all hosts, from the launcher's
 side), `channel` (ssh to one), `wire` (messages) and `pulse` (signs of life); on a host `agent`
@@ -13,12 +13,16 @@ side), `channel` (ssh to one), `wire` (messages) and `pulse` (signs of life); on
 they run). `network` and `reach` choose and try addresses, `book` tells them to the ranks, `carried`
 is the environment that goes along.
 
+For a job whose ranks come and go: `worlds` (who are its ranks), `elastic` (what the ranks are told)
+and `door` (the way to one).
+
 `run` calls a Python function on N ranks.
 """
 
 from __future__ import annotations
 
-from covey.launch.job import Job, Outcome
+from covey.launch.job import Job
+from covey.launch.outcome import Outcome
 from covey.launch.run import run
 from covey.launch.spec import JobFailed, JobSpec, LaunchError
 

@@ -33,6 +33,7 @@ OF_TORCHRUN = (
 OF_LAUNCHERS = ("COVEY_RENDEZVOUS", "COVEY_SECRET_FILE", "COVEY_PRELOAD")
 # The launcher may itself be a rank of a job on several hosts: these are of that job.
 OF_HOSTS = ("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "COVEY_WITNESS_FD", "GROUP_RANK")
+OF_ELASTIC = "COVEY_ELASTIC_FD"  # Or a rank of an elastic one: likewise.
 
 
 def threads_per_rank(size: int) -> int:
@@ -84,7 +85,8 @@ def place_variables(place: Place) -> Dict[str, str]:
 
 
 class Descriptors(NamedTuple):
-    """The descriptors of a rank: its host's memory, the summary, the book; -1: there is no book."""
+    """The descriptors of a rank: its host's memory, the summary, the book; -1: there is none, or
+    none before the first world of an elastic job."""
 
     memory: int
     summary: int
@@ -115,7 +117,7 @@ def rank_environment(
 
     `store`: address and port that rank 0 may listen at; None: there is none that all ranks know.
     """
-    env = {name: text for name, text in base.items() if name not in OF_HOSTS}
+    env = {name: text for name, text in base.items() if name not in (*OF_HOSTS, OF_ELASTIC)}
     env.update(spec.extra_env)
     _set_store(env, spec, store)
     env.update(place_variables(place))

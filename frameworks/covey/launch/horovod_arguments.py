@@ -10,7 +10,7 @@ from covey.arguments import factor_of, path_of, text_of
 from covey.launch.hosts import parse
 from covey.launch.spec import LaunchError
 
-_FIXED = "a changing number of ranks is not available yet"
+_FIXED = "coveyrun --min-np N starts a script whose ranks may come and go"
 _REFUSED = {
     "min_num_proc": _FIXED,
     "max_num_proc": _FIXED,

@@ -15,13 +15,14 @@ import secrets
 import selectors
 import signal
 import time
-from dataclasses import dataclass
 from typing import List, Optional, Sequence
 
 from covey.launch import book, check, endings, report
+from covey.launch.elastic import Elastic
 from covey.launch.fleet import Fleet
 from covey.launch.hosts import places
 from covey.launch.node import NEWS_S, Node
+from covey.launch.outcome import Ends, Outcome
 from covey.launch.output import ConsoleGone, discard_output, open_tees
 from covey.launch.ranks import Rank, Ranks
 from covey.launch.signals import SignalInbox, Stopped
@@ -35,21 +36,6 @@ POLL_S = 0.05
 EXIT_OUTPUT_CLOSED = 128 + signal.SIGPIPE
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How the job ended.
-
-    Attributes:
-        exit_code: 0, the first failing rank's (128 + signal), or 128 + the launcher's signal.
-        failure: the rank that failed first, or None.
-        summary: the lines that were shown about it.
-    """
-
-    exit_code: int
-    failure: Optional[report.Exit]
-    summary: Sequence[str]
-
-
 class Job:
     """One job. Use once: `Job(spec).run()`."""
 
@@ -60,15 +46,14 @@ class Job:
         self._selector = selectors.DefaultSelector()
         self._summary = Summary(not spec.quiet)
         self._ranks = Ranks(self._selector, self._summary)
-        self._exits: List[report.Exit] = []
+        self._ends = Ends()
         self._ending: Optional[endings.Ending] = None
-        self._ended_by_us: List[int] = []
-        self._done: List[int] = []  # ended with exit code 0 before anything failed,
-        self._done_late: List[int] = []  # or after that
         self._asked_at = 0.0
         self._asked: List[int] = []  # ranks whose answer a Ctrl-C waits for
         self._node: Optional[Node] = None  # None: no other launchers
         self._fleet: Optional[Fleet] = None  # None: all ranks are here
+        self._elastic: Optional[Elastic] = None  # None: all ranks stay
+        self._job_id = secrets.token_hex(8)
         self._port = StorePort()
 
     def run(self) -> Outcome:
@@ -120,6 +105,9 @@ class Job:
         """Starts the job, which is on this host alone."""
         size, port = self._spec.size, self._port.number
         store = None if port is None else ("127.0.0.1", port)
+        if self._spec.elastic is not None:
+            self._elastic = Elastic(self._spec.elastic, size, self._selector, store)
+            return self._start(self._elastic.part(), inbox)
         memory = make_memory(size)
         try:
             self._start(HostPart(places([size]), memory, store=store), inbox)
@@ -128,12 +116,15 @@ class Job:
 
     def _start(self, part: HostPart, inbox: SignalInbox) -> None:
         """Starts the ranks. Raises Stopped, LaunchError."""
-        spec, job_id, stopped = self._spec, secrets.token_hex(8), lambda: self._is_stopped(inbox)
         self._size = part.places[0].size
-        names = (job_id, self._summary.fd)
-        for process in part.start(spec, os.environ, names, lambda it: inbox.wait(it, stopped)):
-            self._add(process)
-        self._tell(f"job {job_id}: {spec.size} ranks, pids {[it.pid for it in self._ranks.all]}")
+        self._start_ranks(part, inbox)
+        ranks = f"{self._spec.size} ranks, pids {[it.pid for it in self._ranks.all]}"
+        self._tell(f"job {self._job_id}: {ranks}")
+
+    def _start_ranks(self, part: HostPart, inbox: SignalInbox) -> None:
+        names, stopped = (self._job_id, self._summary.fd), lambda: self._is_stopped(inbox)
+        for it in part.start(self._spec, os.environ, names, lambda it: inbox.wait(it, stopped)):
+            self._add(it)
 
     def _start_on_hosts(self, inbox: SignalInbox) -> None:
         """The same by the agents of other hosts."""
@@ -150,8 +141,8 @@ class Job:
         self._tell(fleet.described())
 
     def _add(self, process: Rank) -> None:
-        tees = open_tees(self._spec.output_dir, process.rank, self._say)
-        self._ranks.add(process, tees)
+        folder = None if self._ranks.has(process.rank) else self._spec.output_dir
+        self._ranks.add(process, open_tees(folder, process.rank, self._say))
 
     # ---- The loop ----------------------------------------------------------------------------
 
@@ -168,8 +159,23 @@ class Job:
         except ConsoleGone:
             self._on_console_gone(now)
         self._reap(now)
+        self._change(inbox, now)
         self._hear(now)
         self._advance_ending(now)
+
+    def _change(self, inbox: SignalInbox, now: float) -> None:
+        """The ranks of an elastic job may be others from now on."""
+        if self._elastic is None:
+            return
+        if self._ending is None:
+            self._elastic.replace(lambda part: self._start_ranks(part, inbox))
+        self._say(*self._elastic.act(now))
+        self._end_ranks(signal.SIGTERM, self._elastic.worlds.superfluous())
+        failure = self._elastic.worlds.failure
+        if failure and self._ending is None:
+            self._say(failure)
+            code = None if self._ends.failed else 1
+            self._ending = endings.Ending(endings.AFTER_FAILURE, code, now)
 
     def _hear(self, now: float) -> None:
         """News of the other launchers: a rank of theirs that fails ends the job here too."""
@@ -180,9 +186,9 @@ class Job:
             return
         ends = self._node.failures(now)
         if self._spec.keep_going:  # A launcher may be lost after some of its ranks.
-            known = {end.rank for end in self._exits}
+            known = {end.rank for end in self._ends.failed}
             ends = [end for end in ends if end.rank not in known]
-        self._exits += ends
+        self._ends.failed += ends
         if self._spec.keep_going and not self._node.is_over:
             self._tell_of_losses(ends)
         elif ends and self._ending is None:
@@ -190,8 +196,10 @@ class Job:
 
     def _tell_of_losses(self, ends: Sequence[report.Exit]) -> None:
         """The job goes on without these ranks, if others are left."""
-        for end in ends:
-            self._say(report.loss(end, len(self._exits) < self._size))
+        flag = "--keep-going" if len(self._ends.failed) < self._size else ""
+        if self._elastic is not None:
+            flag = "" if self._elastic.worlds.failure else "--min-np"
+        self._say(*(report.loss(end, flag) for end in ends))
 
     def _timeout(self) -> Optional[float]:
         deadlines, now = self._ranks.deadlines(), time.monotonic()
@@ -199,6 +207,8 @@ class Job:
             deadlines.append(self._ending.deadline())
         if self._fleet is not None:
             deadlines.append(self._fleet.deadline(now))
+        if self._elastic is not None:
+            deadlines += self._elastic.deadlines()
         if self._asked:
             deadlines.append(now + endings.QUIET_S)
         if any(not process.is_watched for process in self._ranks.running()):
@@ -207,14 +217,15 @@ class Job:
 
     def _reap(self, now: float) -> None:
         for process in self._ranks.reaped():
+            if self._elastic is not None:
+                self._elastic.ends(process.rank, process.returncode == 0)
             if process.returncode == 0:
-                (self._done if self._ending is None else self._done_late).append(process.rank)
+                self._ends.end_well(process.rank, self._ending is None)
                 continue
-            seen, is_ended = self._exit_of(process, now), process.rank in self._ended_by_us
-            end = report.as_failure(seen, self._exits) if is_ended else seen
+            end = self._ends.as_failure(self._exit_of(process, now))
             if end is None:
                 continue
-            self._exits.append(end)
+            self._ends.failed.append(end)
             if self._node is not None:
                 self._node.tell_failure(end)
             if self._spec.keep_going:
@@ -237,18 +248,18 @@ class Job:
             self._ending.hurry(now)
         number = self._ending.due(now)
         while number is not None:
-            self._end_ranks(number)
+            self._asked = []
+            if number == signal.SIGINT:
+                self._ranks.hold()
+            self._end_ranks(number, [process.rank for process in self._ranks.running()])
             number = self._ending.due(now)
 
-    def _end_ranks(self, number: int) -> None:
-        """Sends a signal that ends the ranks; later deaths of ranks are no failures."""
-        if number == signal.SIGINT:
-            self._ranks.hold()
-        self._asked = []
-        for process in self._ranks.running():
+    def _end_ranks(self, number: int, ranks: Sequence[int]) -> None:
+        """Sends a signal that ends these ranks; their later deaths are no failures."""
+        for process in [it for it in self._ranks.running() if it.rank in ranks]:
             self._tell(f"{signal.Signals(number).name} to rank {process.rank}")
-            if process.rank not in self._ended_by_us:
-                self._ended_by_us.append(process.rank)
+            if process.rank not in self._ends.by_us:
+                self._ends.by_us.append(process.rank)
             process.signal_group(number)
 
     def _all_ended(self) -> bool:
@@ -262,7 +273,7 @@ class Job:
         if number == signal.SIGUSR1:
             self._ask_where()
         elif number == signal.SIGTSTP:
-            self._pause()
+            self._ranks.pause()
         elif self._ending is not None:  # once more, or in the middle of another ending
             if number == signal.SIGINT:
                 self._ending = endings.Ending(endings.AT_ONCE, self._ending.exit_code, now)
@@ -304,12 +315,6 @@ class Job:
             why = "not past covey.init(), or not Python"
             self._say(f"{report.ranks_in_words(ranks)} cannot say: {why}")
 
-    def _pause(self) -> None:
-        """Ctrl-Z: the ranks stop with the launcher and go on with it."""
-        self._ranks.signal(signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        self._ranks.signal(signal.SIGCONT)
-
     def _on_console_gone(self, now: float) -> None:
         """The reader has gone: the job ends, and says no more."""
         discard_output()
@@ -330,7 +335,7 @@ class Job:
         """Until all launchers have ended: one serves the others, and any may fail yet."""
         if self._node is None:
             return
-        self._exits += self._node.await_cause(self._exits)
+        self._ends.failed += self._node.await_cause(self._ends.failed)
         self._node.leave()
         said = False
         while not self._node.ended and self._ending is None:
@@ -343,28 +348,24 @@ class Job:
         stuck = [process.rank for process in self._ranks.running()]
         if stuck:
             self._say(f"{report.ranks_in_words(stuck)} did not end even by SIGKILL; leaving them")
-        self._say(*self._summary.lines({end.rank: end.how() for end in self._exits}))
-        ended_well = {*self._done, *self._done_late}
-        left = [rank for rank in self._summary.unfinished() if rank in ended_well]
+        self._say(*self._summary.lines({end.rank: end.how() for end in self._ends.failed}))
+        left = [rank for rank in self._summary.unfinished() if rank in self._ends.ended_well]
         if left:
             self._say(report.left_unfinished(left))
         self._tell_of_traces()
         code = self._ending.exit_code if self._ending is not None else 0
-        if self._ending is None and self._exits:  # Only where it keeps going.
-            done = [rank for rank in self._done if rank not in left]  # And their training.
+        if self._ending is None and self._ends.failed:  # Only where it keeps going.
+            done = self._ends.without(left)
             code = 0 if done else None
-            others = self._size - len(self._exits) - len(self._done)
-            self._say(report.went_on(self._exits, done, others))
+            worlds = 0 if self._elastic is None else self._elastic.worlds.made
+            self._say(self._ends.in_words(done, self._size, worlds))
         if code is not None:
             return Outcome(code, None, [])
-        first = report.first_failure(self._exits)
-        others = [end for end in self._exits if end.rank != first.rank]
-        left = [rank for rank in self._done_late if rank not in self._ended_by_us]
-        summary = report.failure_summary(first, others, self._ended_by_us, self._done, left)
-        if first.code < 0 and self._node is None and not self._spec.keep_going:
-            summary += report.way_on(self._summary.outlives())
-        self._say(*summary)
-        return Outcome(first.shell_code, first, summary)
+        others_stay = self._node is None and not self._spec.keep_going
+        way_on = report.way_on(self._summary.outlives()) if others_stay else []
+        outcome = self._ends.failure(way_on)
+        self._say(*outcome.summary)
+        return outcome
 
     def _tell_of_traces(self) -> None:
         where = self._spec.timeline_dir
@@ -379,6 +380,8 @@ class Job:
         if self._node is not None:
             self._node.close()
         self._ranks.close()
+        if self._elastic is not None:
+            self._elastic.close()
         if self._fleet is not None:
             self._fleet.close()
         self._summary.close()

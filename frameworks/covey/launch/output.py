@@ -191,7 +191,7 @@ class RankStream:
         self.traceback_at: Optional[float] = None
         self.held: Optional[List[bytes]] = None  # lines kept back since `hold`
         self._console = console
-        self._tee = tee
+        self.tee = tee
         self._cutter = LineCutter()
 
     def pump(self, now: float, reads: int = READS_PER_TURN) -> None:
@@ -210,8 +210,8 @@ class RankStream:
     def take(self, data: bytes, now: float) -> None:
         """Passes on a piece of the stream."""
         self.last_data_at = now
-        if self._tee is not None:
-            self._tee.write(data)
+        if self.tee is not None:
+            self.tee.write(data)
         self._emit(self._cutter.feed(data, now), now)
 
     def deadline(self) -> Optional[float]:
@@ -231,8 +231,8 @@ class RankStream:
 
     def close(self) -> None:
         """Closes the file beside the stream; the pipe belongs to the process."""
-        if self._tee is not None:
-            self._tee.close()
+        if self.tee is not None:
+            self.tee.close()
 
     def _emit(self, lines: List[bytes], now: float) -> None:
         for line in lines:

@@ -5,8 +5,11 @@ Nothing here decides: job.py does.
 
 from __future__ import annotations
 
+import os
 import selectors
+import signal
 import sys
+import time
 from typing import Dict, List, Optional, Protocol
 
 from covey.launch import endings, report
@@ -83,18 +86,34 @@ class Ranks:
         self._streams: Dict[str, Dict[int, RankStream]] = {"stdout": {}, "stderr": {}}
 
     def add(self, process: Rank, tees: Dict[str, TeeFile]) -> None:
-        """Watches a rank, which is the process's owner's to close: `tees` are closed by `close`."""
+        """Watches a rank, which is the process's owner's to close: `tees` are closed by `close`.
+        One that takes the place of another goes on with the files of that one."""
         self.all.append(process)
         for fd, name, console in (
             (process.stdout_fd, "stdout", self.out),
             (process.stderr_fd, "stderr", self.err),
         ):
-            stream = RankStream(process.rank, fd, console, tees.get(name))
+            before = self._streams[name].get(process.rank)
+            tee = tees.get(name) if before is None else self._leave(before)
+            stream = RankStream(process.rank, fd, console, tee)
             self._streams[name][process.rank] = stream
             if fd is not None:
                 self._selector.register(fd, selectors.EVENT_READ, stream)
         if process.exit_fd is not None:
             self._selector.register(process.exit_fd, selectors.EVENT_READ, process)
+
+    def _leave(self, stream: RankStream) -> Optional[TeeFile]:
+        """Reads nothing more of it. Returns its file."""
+        if not stream.at_end:
+            stream.pump(time.monotonic(), DRAIN_READS)
+            if stream.fd is not None and stream.fd in self._selector.get_map():
+                self._selector.unregister(stream.fd)
+        stream.flush_if_due(time.monotonic(), force=True)
+        return stream.tee
+
+    def has(self, rank: int) -> bool:
+        """Whether such a rank was added."""
+        return rank in self._streams["stdout"]
 
     def running(self) -> List[Rank]:
         """Those that have not ended."""
@@ -189,8 +208,13 @@ class Ranks:
                 return False
         return True
 
-    def signal(self, number: int) -> None:
-        """A signal to all, as that of a Ctrl-Z."""
+    def pause(self) -> None:
+        """Ctrl-Z: they stop with this process and go on with it."""
+        self._signal(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
         for process in self.all:
             process.signal_group(number)
 

@@ -149,11 +149,11 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(names[:-1])} and {names[-1]}"
 
 
-def loss(end: Exit, others_run: bool) -> str:
-    """Of a job that goes on without that rank."""
+def loss(end: Exit, flag: str) -> str:
+    """Of a job that goes on without that rank, by this flag; "": none is left."""
     words = exception_line(last_traceback(end.stderr_tail))
     said = f"{end.how()}: {words}" if words else end.how()
-    rest = "; the job goes on (--keep-going)" if others_run else ""
+    rest = f"; the job goes on ({flag})" if flag else ""
     if end.lost:
         return f"rank {end.rank} (pid {end.pid}) is lost: {end.lost}{rest}"
     where = f" on {end.host}" if end.host else ""
@@ -167,6 +167,14 @@ def went_on(ends: Sequence[Exit], done: Sequence[int], others: int) -> str:
     if not done:
         return f"{failed} failed, and nobody is left" + (" here" if others else "")
     return f"{failed} failed; {ranks_in_words(done)} went on and ended with exit code 0"
+
+
+def changed(ends: Sequence[Exit], done: Sequence[int], worlds: int) -> str:
+    """The last thing of an elastic job that has lost processes and made so many worlds."""
+    failed = f"{len(ends)} process{'es' if len(ends) > 1 else ''} failed"
+    if not done:
+        return f"{failed}, and no rank has ended well"
+    return f"{failed}; {ranks_in_words(done)} ended with exit code 0, in world {worlds}"
 
 
 def left_unfinished(ranks: Sequence[int]) -> str:

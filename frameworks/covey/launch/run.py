@@ -17,7 +17,8 @@ from covey.arguments import dict_of, list_of, path_of, text_of
 from covey.errors import InvalidArgument
 from covey.launch.guard import UNGUARDED, refuse_unguarded
 from covey.launch.horovod_arguments import taken
-from covey.launch.job import Job, Outcome
+from covey.launch.job import Job
+from covey.launch.outcome import Outcome
 from covey.launch.preload import configured
 from covey.launch.spec import JobFailed, JobSpec, LaunchError
 from covey.method import check

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Dict, Optional, Sequence
 
 from covey.errors import CoveyError
+from covey.launch.worlds import Terms
 
 
 class LaunchError(CoveyError):
@@ -93,6 +94,7 @@ class JobSpec:
         program: the launcher's name in its own messages.
         rendezvous: the other launchers of the job; None: there are none.
         plan: the hosts of the job; None: this one.
+        elastic: of a job whose ranks may come and go; None: they do not.
     """
 
     command: Sequence[str]
@@ -109,6 +111,7 @@ class JobSpec:
     program: str = "coveyrun"
     rendezvous: Optional[Rendezvous] = None
     plan: Optional[HostPlan] = None
+    elastic: Optional[Terms] = None
 
 
 class JobFailed(CoveyError):

@@ -79,6 +79,7 @@ class HostPart:
         store: the address and port of a store that rank 0 may serve; None: there is none that all
             ranks know.
         witnesses: a rank's each, its way to the keeper of witnesses, which stay the caller's.
+        doors: of an elastic job, a rank's each, its way to coveyrun; closed when it has started.
     """
 
     places: Sequence[Place]
@@ -87,6 +88,7 @@ class HostPart:
     listeners: Sequence[socket.socket] = ()
     store: Optional[Tuple[str, int]] = None
     witnesses: Sequence[socket.socket] = ()
+    doors: Sequence[socket.socket] = ()
 
     def start(
         self,
@@ -111,6 +113,10 @@ class HostPart:
             for env, witness in zip(envs, self.witnesses):
                 env["COVEY_WITNESS_FD"] = str(witness.fileno())
                 passed.append(witness.fileno())
+            for env, door in zip(envs, self.doors):
+                ours.callback(door.close)
+                env["COVEY_ELASTIC_FD"] = str(door.fileno())
+                passed.append(door.fileno())
             start = ours.enter_context(starting(spec, envs, passed, wait))
             for place, env, own in itertools.zip_longest(self.places, envs, self.listeners):
                 yield RankProcess(place.rank, start(env, -1 if own is None else own.fileno()))

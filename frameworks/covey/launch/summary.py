@@ -25,10 +25,15 @@ class Summary:
         fcntl.fcntl(self.fd, fcntl.F_SETFL, fcntl.fcntl(self.fd, fcntl.F_GETFL) | os.O_APPEND)
 
     def lines(self, failed: Mapping[int, str] = MappingProxyType({})) -> List[str]:
-        """The table of what was told so far; none when nothing was. ``failed``: how, by rank."""
+        """The table of what was told so far, of an elastic job of the last world; none when nothing
+        was. ``failed``: how, by rank."""
         if not self._is_shown:
             return []
         reports = [told for told in self._told() if "method" in told]
+        last = max((told.get("world", 0) for told in reports), default=0)
+        reports = [told for told in reports if told.get("world", 0) == last]
+        if any("world" in told for told in reports):
+            failed = {}  # Under numbers that ranks had before.
         reports.sort(key=lambda report: report["rank"])
         return table(reports, failed, self.cores)
 
@@ -38,10 +43,10 @@ class Summary:
 
     def unfinished(self) -> List[int]:
         """Ranks that trained with others by a method that needs finish(), and neither called it
-        since nor ended the runtime."""
+        since nor ended the runtime. Those of an elastic job have other numbers later: none."""
         last: Dict[Tuple[int, int], bool] = {}
         for line in self._told():
-            if "unfinished" in line:
+            if "unfinished" in line and "world" not in line:
                 last[line["rank"], line["of"]] = line["unfinished"]
         return sorted({rank for (rank, _), is_unfinished in last.items() if is_unfinished})
 

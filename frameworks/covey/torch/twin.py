@@ -14,6 +14,7 @@ from covey.reduce_op import Adasum, Average, Max, Sum, core_code
 from covey.state import state
 from covey.torch.bucket import Reduction
 from covey.torch.ending import Farewell
+from covey.torch.in_worlds import InWorlds
 from covey.torch.layout import name_parameters, plan_buckets
 from covey.torch.method_state import compression_of
 from covey.torch.options import agree
@@ -105,7 +106,7 @@ def _tracked(optimizer: Any) -> Any:
 
 def start(optimizer: Any) -> Any:
     """Begins its training. Raises as ``DistributedOptimizer``."""
-    build(optimizer)
+    optimizer._covey_worlds = InWorlds(optimizer, build)
     state.add_optimizer(optimizer)
     return optimizer
 

@@ -33,7 +33,7 @@ def begin(store: Any, rank: int, size: int) -> None:
             return
         basics.shutdown()
     if state.of_group or state.rendezvous_settings is None:
-        _forget()
+        state.forget_job()
         if store is not None:
             _meet(store, rank, size)
     try:
@@ -54,12 +54,3 @@ def _meet(store: Any, rank: int, size: int) -> None:
         rendezvous.alone()
     else:
         rendezvous.meet(dist.PrefixStore(state.group_keys, store), rank, size)
-
-
-def _forget() -> None:
-    """There is no runtime: the next one may be of another job."""
-    met, state.rendezvous_settings = state.rendezvous_settings or {}, None
-    for name in ("shm_fd", "book_fd", "listen_fd"):
-        descriptor = met.get(name, -1)
-        if isinstance(descriptor, int) and descriptor >= 0:
-            os.close(descriptor)

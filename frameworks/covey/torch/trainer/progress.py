@@ -40,6 +40,7 @@ class Progress:
         is_mixed: ranks of other frameworks train too (``mixed.py``).
         adds_updates: those of all ranks, by Adasum, and not their gradients.
         start: compares what the ranks begin with; None: there is nothing.
+        is_idle: why it does not train now, in an elastic job; "": it does.
     """
 
     def __init__(self, method: str, group: Group) -> None:
@@ -64,6 +65,18 @@ class Progress:
         self.is_viewed = False
         self.is_mixed = False
         self.adds_updates = False
+        self.is_idle = ""
+
+    def begin_anew(self, steps: int) -> None:
+        """In another runtime, with other ranks, all of which have equal parameters after so many
+        steps."""
+        group = self._group
+        self._plan_group = group.id if group.included() else world.id
+        self.step_stats = StepStats(self.method, group.ranks)
+        self._names, self.unfit, self.is_idle = {}, "", ""
+        self.is_parted = self.is_mixed = False
+        self._planned = -1
+        self.move(steps)
 
     def share(self, named: Sequence[Named]) -> None:
         """From now on the parameters ``named`` are trained together with the other members. If
@@ -169,7 +182,13 @@ class Progress:
                 )
 
     def begin_step(self) -> None:
-        """``step()`` begins. Raises InvalidArgument (a ValueError): a parameter has changed."""
+        """``step()`` begins.
+
+        Raises:
+            InvalidArgument: (a ValueError) a parameter has changed, or ``is_idle``.
+        """
+        if self.is_idle:
+            raise InvalidArgument(self.is_idle)
         self.check_unchanged()
         self.step_stats.begin_step()
         if self.start is not None:

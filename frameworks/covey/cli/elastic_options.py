@@ -1,0 +1,73 @@
+"""`coveyrun`'s options for jobs whose ranks may come and go, and the terms that they make."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Optional
+
+from covey.cli.values import count, number_of_ranks, seconds
+from covey.launch.spec import LaunchError
+from covey.launch.worlds import Terms
+
+_RESTARTS = 3
+_TIMEOUT_S = 600
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Adds them."""
+    title = "ranks that come and go, for scripts with hvd.elastic.run, on one host"
+    add = parser.add_argument_group(title).add_argument
+    add(
+        "--min-np",
+        "--min-num-proc",
+        type=number_of_ranks,
+        metavar="N",
+        help="when a rank fails, the others go on from their last commit if N are left, and a "
+        "process that is started in its place joins them at a commit",
+    )
+    add(
+        "--max-np",
+        "--max-num-proc",
+        type=number_of_ranks,
+        metavar="N",
+        help="accepted for Horovod's sake: there are never more ranks than -np",
+    )
+    add(
+        "--max-restarts",
+        type=count,
+        metavar="N",
+        help=f"start at most N processes in the place of others (default: {_RESTARTS})",
+    )
+    add("--reset-limit", type=count, metavar="N", help="end the job when ranks change once more")
+    add(
+        "--elastic-timeout",
+        type=seconds,
+        metavar="S",
+        help=f"end it when fewer than --min-np ranks are there for S (default: {_TIMEOUT_S})",
+    )
+
+
+def terms(arguments: argparse.Namespace, size: int) -> Optional[Terms]:
+    """Those of an elastic job of `size` ranks at first; None: it is none. Raises LaunchError."""
+    least, most = arguments.min_np, arguments.max_np
+    if least is None:
+        for name in ("--max-np", "--max-restarts", "--reset-limit", "--elastic-timeout"):
+            if getattr(arguments, name[2:].replace("-", "_")) is not None:
+                raise LaunchError(f"{name} needs --min-np N, the number of ranks that must be left")
+        return None
+    if least > size:
+        raise LaunchError(f"--min-np {least}: there are only -np {size} ranks")
+    if most is not None and most < size:
+        raise LaunchError(f"--max-np {most}: there are -np {size} ranks at first")
+    if arguments.hosts or arguments.hostfile or arguments.serve or arguments.join:
+        raise LaunchError(
+            "--min-np: ranks come and go on one host only; on several, torchrun --nnodes 1:4 "
+            "--max-restarts 3 starts all ranks again, from a checkpoint (covey.torch.load)"
+        )
+    restarts, timeout = arguments.max_restarts, arguments.elastic_timeout
+    return Terms(
+        least=least,
+        restarts=_RESTARTS if restarts is None else restarts,
+        resets=arguments.reset_limit,
+        timeout_s=float(timeout or _TIMEOUT_S),
+    )

@@ -1,0 +1,118 @@
+"""The place of this process in an elastic job, which coveyrun tells it each time. Internal.
+
+See ``launch/worlds.py`` for what a world is. A rank learns that others wait for it by a message,
+which it looks for when it commits a state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Dict, Iterator, Mapping, Optional
+
+from covey.errors import Aborted, InvalidArgument
+from covey.launch import door
+from covey.state import state
+
+_DESCRIPTOR = "COVEY_ELASTIC_FD"
+_OF_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
+_RANKS = ("RANK", "LOCAL_RANK", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK")
+_SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE")
+
+
+class ElasticJob:
+    """This process's way to coveyrun.
+
+    Attributes:
+        is_called: other ranks wait until this one asks for a place.
+        world: the number of the world that it is in, from 0; -1: none.
+        is_inside: whether the function of `elastic.run` is being called.
+        is_over: there is no place in another world.
+    """
+
+    def __init__(self, fd: int) -> None:
+        """Raises InvalidArgument (a ValueError): that descriptor is no such way."""
+        try:
+            self._door = door.inherited(fd)
+        except OSError as error:
+            raise InvalidArgument(f"{_DESCRIPTOR}={fd}: {error.strerror}") from error
+        self.is_called = self.is_inside = self.is_over = False
+        self.world = -1
+
+    def look(self) -> bool:
+        """Whether other ranks wait for this one. Does not wait."""
+        self._door.socket.setblocking(False)
+        try:
+            said = self._door.receive()
+        finally:
+            self._door.socket.setblocking(True)
+        if said is not None and said.kind == "come":
+            self.is_called = True
+        return self.is_called
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Within it the function of `elastic.run` is being called."""
+        self.is_inside = True
+        try:
+            yield
+        finally:
+            self.is_inside = False
+
+    def tell_ready(self) -> None:
+        """This rank has the state that all ranks of its world have."""
+        self._door.send("ready")
+
+    def join(self) -> Dict[str, object]:
+        """Waits for a place in the next world: settings for the core.
+
+        Raises:
+            Aborted: there will be none; says why.
+        """
+        self._door.send("ask")
+        while True:
+            said = self._door.receive()
+            self.is_over = said is None or said.kind == "over"
+            if said is None:
+                raise Aborted("coveyrun, which tells ranks their places, is gone")
+            if said.kind == "over":
+                raise Aborted(f"this rank gets no place in another world: {said.fields['why']}")
+            if said.kind == "world":
+                break
+        rank, size = int(said.fields["rank"]), int(said.fields["size"])
+        self.is_called, self.world = False, int(said.fields["world"])
+        os.environ.update(dict.fromkeys(_RANKS, str(rank)))
+        os.environ.update(dict.fromkeys(_SIZES, str(size)))
+        return {
+            "rank": rank,
+            "size": size,
+            "local_rank": rank,
+            "local_size": size,
+            "shm_fd": said.fd,
+        }
+
+
+def is_one(environ: Mapping[str, str]) -> bool:
+    """Whether coveyrun has started this process as a rank of an elastic job."""
+    return _DESCRIPTOR in environ and _OF_TORCHRUN not in environ
+
+
+def of_process() -> Optional[ElasticJob]:
+    """The job of this process; None: it is in no elastic one, or in none yet."""
+    return state.elastic
+
+
+def join(environ: Mapping[str, str]) -> Dict[str, object]:
+    """Settings for the core: a place in the next world.
+
+    Raises:
+        InvalidArgument: (a ValueError) the variable names no such way.
+        Aborted: there will be no place; says why.
+    """
+    if state.elastic is None:
+        text = environ[_DESCRIPTOR]
+        if not text.isdecimal():
+            raise InvalidArgument(f"{_DESCRIPTOR}={text} is no descriptor")
+        state.elastic = ElasticJob(int(text))
+    state.rendezvous_settings = state.elastic.join()
+    return state.rendezvous_settings

@@ -1,0 +1,190 @@
+"""The worlds of an elastic job: which workers are its ranks, and when others are. Values only: no
+clock, no process, no socket.
+
+A *worker* is a process of the job, under a number that another one may get after it. A *world* is
+the workers that are ranks together, until one of them comes or goes.
+
+| a worker is | event                                      | it is then                           |
+| ----------- | ------------------------------------------ | ------------------------------------ |
+| starting    | it asks for a place                        | waiting                              |
+| waiting     | a world is made                            | in that                              |
+| in a world  | another one asks for a place               | called: it is to ask for a place too |
+| in a world  | it says that it has the common state       | ready, until it ends                 |
+| in a world  | it asks for a place                        | waiting                              |
+| any         | it ends well                               | done: no further world is made       |
+| any         | it fails                                   | gone: its number is free             |
+
+Rules:
+1. A world is made when no worker is in one, and `least` are waiting. The first one waits for all
+   workers that are starting, a later one for none: they come to the next.
+2. Workers that are ready come first, in the order of their ranks before; the others follow by
+   number. So rank 0 has the state, if there is one.
+3. A number that is free gets another process, at most `restarts` times in all.
+4. The job has failed when a worker fails and none that is ready is left, when fewer than `least`
+   can come, when they do not come within `timeout_s`, and instead of one world more than `resets`
+   after the first.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set
+
+STARTING, WAITING, INSIDE, DONE = "starting", "waiting", "inside", "done"
+
+
+class Terms(NamedTuple):
+    """What the user has set.
+
+    Attributes:
+        least: ranks that a world needs.
+        restarts: how many processes may be started in the place of others.
+        resets: how many worlds may follow the first; None: any number.
+        timeout_s: for so long a world may wait for `least` workers.
+    """
+
+    least: int
+    restarts: int
+    resets: Optional[int]
+    timeout_s: float
+
+
+class World(NamedTuple):
+    """A world: its number, from 0, and its workers in the order of their ranks."""
+
+    number: int
+    workers: List[int]
+
+
+class Worlds:
+    """All workers of a job.
+
+    Attributes:
+        failure: why the job has failed, in words; "": it has not.
+        made: how many worlds were made.
+    """
+
+    def __init__(self, terms: Terms, workers: Sequence[int]) -> None:
+        """`workers`: the numbers of those that are started first."""
+        self._terms = terms
+        self._states: Dict[int, str] = {number: STARTING for number in workers}
+        self._last: List[int] = []  # The last world.
+        self._ready: Set[int] = set()
+        self._called: Set[int] = set()
+        self._free: List[int] = []
+        self._left = terms.restarts
+        self._since: Optional[float] = None  # No world for so long.
+        self.failure = ""
+        self.made = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a worker has ended well: no further world is made."""
+        return DONE in self._states.values()
+
+    def _those(self, *states: str) -> List[int]:
+        return [number for number, state in self._states.items() if state in states]
+
+    # ---- Events ------------------------------------------------------------------------------
+
+    def starts(self, number: int) -> None:
+        """A process was started under a free number."""
+        self._free.remove(number)
+        self._left -= 1
+        self._states[number] = STARTING
+
+    def asks(self, number: int) -> None:
+        """A worker asks for a place."""
+        if number in self._states:
+            self._states[number] = WAITING
+            self._called.discard(number)
+
+    def is_ready(self, number: int) -> None:
+        """A worker has the state that all have."""
+        self._ready.add(number)
+
+    def ends(self, number: int, is_well: bool) -> None:
+        """A worker has ended."""
+        if is_well:
+            self._states[number] = DONE
+            return
+        del self._states[number]
+        self._called.discard(number)
+        was_ready = bool(self._ready)
+        self._ready.discard(number)
+        self._free.append(number)
+        if was_ready and not self._ready:
+            self.failure = "no rank is left that has the state of the training"
+        elif not self._ready:
+            self.failure = f"rank {number} failed before a rank had a state (hvd.elastic.run)"
+
+    # ---- What follows from them --------------------------------------------------------------
+
+    def wanted(self) -> List[int]:
+        """The numbers under which a process is to be started."""
+        if self.failure or self.is_done:
+            return []
+        return sorted(self._free)[: self._left]
+
+    def called(self) -> List[int]:
+        """Workers that are to be told that others wait for them; each is named once."""
+        if self.is_done or not self._those(WAITING):
+            return []
+        new = [number for number in self._those(INSIDE) if number not in self._called]
+        self._called.update(new)
+        return new
+
+    def superfluous(self) -> List[int]:
+        """Workers that have never been ready, and never will; each is named once."""
+        if not self.is_done:
+            return []
+        found = [it for it in self._those(STARTING, WAITING) if it not in self._ready]
+        self._states.update(dict.fromkeys(found, INSIDE))  # They are about to end.
+        return found
+
+    def dismissed(self) -> List[int]:
+        """Other workers that ask for a place in vain; each is named once."""
+        if not self.is_done and not self.failure:
+            return []
+        found = [it for it in self._those(WAITING) if it in self._ready or not self.is_done]
+        self._states.update(dict.fromkeys(found, INSIDE))  # They go on, or end, by themselves.
+        return found
+
+    def advance(self, now: float) -> Optional[World]:
+        """The world that is made now; None: not yet, or `failure` says why."""
+        waiting, inside = self._those(WAITING), self._those(INSIDE)
+        if self.failure or self.is_done or inside:
+            self._since = None
+            return None
+        starting = self._those(STARTING)
+        is_complete = not starting if self.made == 0 else True
+        if is_complete and len(waiting) >= self._terms.least:
+            return self._make(waiting)
+        self._since = now if self._since is None else self._since
+        can_come = len(waiting) + len(starting) + len(self.wanted())
+        if can_come < self._terms.least:
+            self.failure = (
+                f"{can_come} of {self._terms.least} ranks are left (--min-np), and no more are "
+                f"started: --max-restarts {self._terms.restarts}"
+            )
+        elif now >= self._since + self._terms.timeout_s:
+            self.failure = (
+                f"{len(waiting)} of {self._terms.least} ranks (--min-np) came within "
+                f"{self._terms.timeout_s:g} s (--elastic-timeout)"
+            )
+        return None
+
+    def _make(self, waiting: List[int]) -> Optional[World]:
+        if self._terms.resets is not None and self.made > self._terms.resets:
+            self.failure = f"the ranks have changed {self.made} times (--reset-limit)"
+            return None
+        before = [number for number in self._last if number in self._ready & set(waiting)]
+        workers = before + sorted(set(waiting) - set(before))
+        for number in workers:
+            self._states[number] = INSIDE
+        self._last, self._since = list(workers), None
+        self.made += 1
+        return World(self.made - 1, workers)
+
+    def deadline(self) -> Optional[float]:
+        """When `advance` is to be called, event or not."""
+        return None if self._since is None else self._since + self._terms.timeout_s

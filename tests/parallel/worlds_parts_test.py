@@ -1,0 +1,206 @@
+"""Goal: the worlds of an elastic job (launch/worlds.py) follow their rules in every history.
+Method: cases by hand; then random histories of workers that ask, become ready, fail and end, each
+judged by the rules, whose numbers are those in the module. The seed is printed."""
+
+from __future__ import annotations
+
+import os
+import random
+import unittest
+from typing import Dict, List, Optional, Set
+
+import harness  # noqa: F401  # makes `covey` importable in a source tree
+
+from covey.launch.worlds import Terms, World, Worlds
+
+SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 30))
+HISTORIES = 20_000 if os.environ.get("TEST_SLOW") == "1" else 1_000
+
+
+def terms(least: int = 1, restarts: int = 3, resets: Optional[int] = None) -> Terms:
+    return Terms(least, restarts, resets, timeout_s=10.0)
+
+
+def first_world(size: int, its: Terms) -> Worlds:
+    """In which all are ready."""
+    worlds = Worlds(its, range(size))
+    for number in range(size):
+        worlds.asks(number)
+    assert worlds.advance(0.0) == World(0, list(range(size)))
+    for number in range(size):
+        worlds.is_ready(number)
+    return worlds
+
+
+class WorldsTest(unittest.TestCase):
+    def test_the_first_world_waits_for_all_that_are_starting(self) -> None:
+        worlds = Worlds(terms(), range(2))
+        worlds.asks(1)
+        self.assertIsNone(worlds.advance(0.0))
+        worlds.asks(0)
+        self.assertEqual(worlds.advance(0.0), World(0, [0, 1]))
+
+    def test_the_others_go_on_at_once_and_a_newcomer_calls_them(self) -> None:
+        worlds = first_world(3, terms())
+        worlds.ends(0, False)
+        self.assertEqual(worlds.wanted(), [0])
+        worlds.starts(0)
+        worlds.asks(2)
+        self.assertEqual(worlds.called(), [1])
+        self.assertEqual(worlds.called(), [], "each once")
+        worlds.asks(1)
+        self.assertEqual(worlds.advance(1.0), World(1, [1, 2]))
+        worlds.asks(0)
+        self.assertEqual(worlds.called(), [1, 2])
+        worlds.asks(1)
+        self.assertIsNone(worlds.advance(2.0))
+        worlds.asks(2)
+        self.assertEqual(worlds.advance(3.0), World(2, [1, 2, 0]), "a newcomer is the last")
+
+    def test_a_world_waits_for_the_least_number(self) -> None:
+        worlds = first_world(2, terms(least=2))
+        worlds.ends(1, False)
+        worlds.asks(0)
+        self.assertIsNone(worlds.advance(1.0))
+        self.assertEqual(worlds.deadline(), 11.0)
+        worlds.starts(1)
+        worlds.asks(1)
+        self.assertEqual(worlds.advance(2.0), World(1, [0, 1]))
+        self.assertIsNone(worlds.deadline())
+
+    def test_failures_say_why(self) -> None:
+        early = Worlds(terms(), range(2))
+        early.ends(1, False)
+        self.assertIn("rank 1 failed before a rank had a state", early.failure)
+        left = first_world(2, terms(least=2, restarts=0))
+        left.ends(1, False)
+        left.asks(0)
+        self.assertIsNone(left.advance(0.0))
+        self.assertIn("1 of 2 ranks are left (--min-np)", left.failure)
+        late = first_world(2, terms(least=2))
+        late.ends(1, False)
+        late.asks(0)
+        late.advance(5.0)
+        late.advance(15.0)
+        self.assertIn("1 of 2 ranks (--min-np) came within 10 s", late.failure)
+        resets = first_world(2, terms(resets=0))
+        resets.ends(1, False)
+        resets.asks(0)
+        resets.advance(0.0)
+        self.assertIn("--reset-limit", resets.failure)
+        self.assertEqual(resets.dismissed(), [0])
+        gone = first_world(1, terms())
+        gone.ends(0, False)
+        self.assertIn("no rank is left that has the state", gone.failure)
+        self.assertEqual(gone.wanted(), [])
+
+    def test_after_a_good_end_nobody_comes(self) -> None:
+        worlds = first_world(3, terms())
+        worlds.ends(2, False)
+        worlds.starts(2)
+        worlds.ends(0, True)
+        worlds.asks(1)
+        self.assertIsNone(worlds.advance(0.0))
+        self.assertEqual((worlds.superfluous(), worlds.dismissed()), ([2], [1]))
+        self.assertEqual((worlds.superfluous(), worlds.dismissed()), ([], []))
+        self.assertEqual((worlds.called(), worlds.wanted(), worlds.failure), ([], [], ""))
+
+
+class History:
+    """A random one, with what the rules say of it."""
+
+    def __init__(self, drawn: random.Random) -> None:
+        self.drawn = drawn
+        self.size = drawn.randint(1, 5)
+        resets = drawn.choice([None, drawn.randint(0, 4)])
+        self.terms = terms(drawn.randint(1, self.size), drawn.randint(0, 4), resets)
+        self.worlds = Worlds(self.terms, range(self.size))
+        self.state: Dict[int, str] = dict.fromkeys(range(self.size), "starting")
+        self.ready: Set[int] = set()
+        self.last: List[int] = []
+        self.made = self.started = 0
+        self.is_done = False
+
+    def event(self) -> None:
+        """One that can happen."""
+        worlds, drawn = self.worlds, self.drawn
+        living = [number for number, state in self.state.items() if state != "done"]
+        number = drawn.choice(living)
+        what = drawn.choice(["asks", "asks", "asks", "ready", "ready", "fails", "ends well"])
+        if what == "asks" and self.state[number] != "waiting":
+            self.state[number] = "waiting"
+            worlds.asks(number)
+        elif what == "ready" and self.state[number] == "inside":
+            self.ready.add(number)
+            worlds.is_ready(number)
+        elif what == "fails" and drawn.random() < 0.3:
+            del self.state[number]
+            self.ready.discard(number)
+            worlds.ends(number, False)
+        elif what == "ends well" and number in self.ready and drawn.random() < 0.1:
+            self.state[number] = "done"
+            self.is_done = True
+            worlds.ends(number, True)
+
+    def follow(self, test: unittest.TestCase, now: float) -> None:
+        """What has to follow from the events."""
+        worlds = self.worlds
+        for number in worlds.wanted():
+            test.assertNotIn(number, self.state)
+            self.started += 1
+            self.state[number] = "starting"
+            worlds.starts(number)
+        test.assertLessEqual(self.started, self.terms.restarts, "rule 3")
+        world = worlds.advance(now)
+        if world is not None:
+            self.check(test, world)
+        waiting = [number for number, state in self.state.items() if state == "waiting"]
+        inside = [number for number, state in self.state.items() if state == "inside"]
+        if not worlds.failure and not self.is_done and not inside:
+            starting = "starting" in self.state.values()
+            is_first = self.made == 0 and starting
+            test.assertTrue(is_first or len(waiting) < self.terms.least, "rule 1: none is made")
+        if waiting and inside and not self.is_done:
+            worlds.called()
+            test.assertTrue(worlds._called.issuperset(inside))
+
+    def check(self, test: unittest.TestCase, world: World) -> None:
+        states = {self.state[number] for number in world.workers}
+        test.assertEqual(states, {"waiting"})
+        test.assertNotIn("inside", self.state.values(), "rule 1")
+        test.assertGreaterEqual(len(world.workers), self.terms.least, "rule 1")
+        test.assertFalse(self.is_done)
+        known = [number for number in world.workers if number in self.ready]
+        test.assertEqual(world.workers[: len(known)], known, "rule 2")
+        before = [number for number in self.last if number in known]
+        test.assertEqual([it for it in known if it in before], before, "rule 2")
+        test.assertEqual(world.number, self.made)
+        self.last, self.made = world.workers, self.made + 1
+        if self.terms.resets is not None:
+            test.assertLessEqual(world.number, self.terms.resets, "rule 4")
+        for number in world.workers:
+            self.state[number] = "inside"
+
+
+class HistoriesTest(unittest.TestCase):
+    def test_random_histories(self) -> None:
+        print(f"seed {SEED}", flush=True)
+        worlds = failed = 0
+        for number in range(HISTORIES):
+            history = History(random.Random(SEED + number))
+            now = 0.0
+            with self.subTest(seed=SEED + number):
+                while now < 60 and not history.worlds.failure:
+                    if all(state == "done" for state in history.state.values()):
+                        break
+                    history.event()
+                    history.follow(self, now)
+                    now += history.drawn.choice([0.0, 0.1, 1.0])
+            worlds += history.made
+            failed += bool(history.worlds.failure)
+        self.assertGreater(worlds, HISTORIES)
+        self.assertGreater(failed, HISTORIES // 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
