@@ -10,12 +10,12 @@ import contextlib
 import os
 from typing import Dict, Iterator, Mapping, Optional
 
-from covey.errors import Aborted, InvalidArgument
+from covey.errors import Aborted, InvalidArgument, Unsupported
 from covey.launch import door
+from covey.launched_by import OF_TORCHRUN
 from covey.state import state
 
 _DESCRIPTOR = "COVEY_ELASTIC_FD"
-_OF_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 _RANKS = ("RANK", "LOCAL_RANK", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK")
 _SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE")
 
@@ -94,12 +94,25 @@ class ElasticJob:
 
 def is_one(environ: Mapping[str, str]) -> bool:
     """Whether coveyrun has started this process as a rank of an elastic job."""
-    return _DESCRIPTOR in environ and _OF_TORCHRUN not in environ
+    return _DESCRIPTOR in environ and OF_TORCHRUN not in environ
 
 
 def of_process() -> Optional[ElasticJob]:
     """The job of this process; None: it is in no elastic one, or in none yet."""
     return state.elastic
+
+
+def check_inside(what: str) -> None:
+    """`what` ends when the ranks change, so that each call of the function makes one.
+
+    Raises:
+        Unsupported: (a ValueError) in an elastic job, but not in the function of `elastic.run`.
+    """
+    if state.elastic is not None and not state.elastic.is_inside:
+        raise Unsupported(
+            f"in an elastic job (coveyrun --min-np) {what} is made within the function of "
+            "elastic.run: its exchanges end when ranks come or go"
+        )
 
 
 def join(environ: Mapping[str, str]) -> Dict[str, object]:

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 
+from covey import elastic_job
 from covey.errors import InvalidArgument, Unsupported
 from covey.framework import DTYPE_NAMES
 from covey.group import Group, world
@@ -79,6 +80,7 @@ class Trainer:
         **settings: object,
     ) -> None:
         self._method, self._op, self._group = choose(method, settings), op, process_set
+        elastic_job.check_inside("a Trainer")
         self.parameters = accept_all(parameters, "parameter", are_trained=True)
         if not self.parameters:
             raise InvalidArgument("Trainer: there are no parameters")

@@ -21,13 +21,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import select
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
-from covey import _native, elastic_job, store_book, store_generation
+from covey import _native, elastic_job, launched_by, store_book, store_generation
 from covey.errors import CoveyError, InvalidArgument, Timeout, Unsupported, shown
 from covey.notice import tell
 from covey.state import state
@@ -40,15 +39,6 @@ _PLAN = "covey/plan"
 _MOST_PORTS = 65535
 _MOST_CHARACTERS = 1000  # Of what one rank tells the others.
 _FAREWELL_S = 5.0  # So long rank 0 waits for the ranks it has told that there will be no job.
-# A launcher tells the ranks their number and how many they are.
-_PLACES = (
-    ("RANK", "WORLD_SIZE"),  # torchrun, and scripts that set them for env://
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI's mpirun
-    ("PMI_RANK", "PMI_SIZE"),  # MPICH's and Intel MPI's
-)
-_OF_PMI = {"PMIX_RANK", "PMI_RANK"}
-_OF_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 _OF_COVEYRUN = {
     *("COVEY_RANK", "COVEY_SIZE", "COVEY_LOCAL_RANK", "COVEY_LOCAL_SIZE", "COVEY_SHM_FD"),
     *("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "COVEY_WITNESS_FD", "COVEY_ELASTIC_FD"),
@@ -57,34 +47,6 @@ _SEVERAL_HOSTS = (
     "{} on several hosts ({}): here memory joins those of one host; start them with coveyrun -H or "
     "torchrun, or with mpirun after `covey build mpi`"
 )
-
-
-def under_coveyrun(environ: Mapping[str, str]) -> bool:
-    """Whether this process is a rank that coveyrun has started, and not one that another launcher
-    has started within it: coveyrun says RANK and WORLD_SIZE too, and nothing of torchrun's."""
-    if "COVEY_SHM_FD" not in environ or _OF_TORCHRUN in environ:
-        return False
-    pairs = (("RANK", "COVEY_RANK"), ("WORLD_SIZE", "COVEY_SIZE"))
-    return all(environ.get(name, environ.get(ours)) == environ.get(ours) for name, ours in pairs)
-
-
-def by_torchrun(environ: Mapping[str, str]) -> bool:
-    """Whether torchrun has started this process as one of several."""
-    return environ.get("WORLD_SIZE", "1") != "1" and _OF_TORCHRUN in environ
-
-
-def by_mpi(environ: Mapping[str, str]) -> bool:
-    """Whether mpirun has started this process, or srun with PMI, whose variables it then sets."""
-    sizes = {size for _, size in _PLACES[1:]}
-    if not _OF_PMI & environ.keys():
-        sizes -= {_PLACES[1][1]}
-    return bool(sizes & environ.keys())
-
-
-def by_variables(environ: Mapping[str, str]) -> bool:
-    """Whether only RANK and WORLD_SIZE say that this process is one of several."""
-    several = "RANK" in environ and environ.get("WORLD_SIZE", "1") != "1"
-    return several and "COVEY_SIZE" not in environ and not by_mpi(environ)
 
 
 def settings(environ: Mapping[str, str]) -> Dict[str, object]:
@@ -101,15 +63,15 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
         return state.rendezvous_settings
     if elastic_job.is_one(environ):
         return elastic_job.join(environ)
-    if under_coveyrun(environ):
+    if launched_by.under_coveyrun(environ):
         return {}
     if "COVEY_SHM_FD" in environ:
         inner = {name: text for name, text in environ.items() if name not in _OF_COVEYRUN}
         return settings(inner) or alone()
     if environ.get("COVEY_RENDEZVOUS"):
         return meet_at(environ["COVEY_RENDEZVOUS"], environ)
-    if not by_torchrun(environ):
-        return meet_by_variables(environ) if by_variables(environ) else {}
+    if not launched_by.by_torchrun(environ):
+        return meet_by_variables(environ) if launched_by.by_variables(environ) else {}
     if environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return meet_by_variables(environ)
     from torch.distributed import PrefixStore, TCPStore
@@ -120,39 +82,13 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
     return meet(PrefixStore(f"covey/{state.generation}", agent), rank, size)
 
 
-def place_of(environ: Mapping[str, str]) -> Tuple[int, int]:
-    """(rank, size) as the launcher of this process told it; Covey's own variables win.
-
-    Raises:
-        InvalidArgument: (a ValueError) they were not told, or are no place.
-    """
-    for rank_name, size_name in (("COVEY_RANK", "COVEY_SIZE"), *_PLACES):
-        if rank_name not in environ or size_name not in environ:
-            continue
-        rank, size = environ[rank_name], environ[size_name]
-        if 0 <= _number(rank) < _number(size):
-            return int(rank), int(size)
-        told = shown(f"{rank_name}={rank} and {size_name}={size}", kept="")
-        raise InvalidArgument(f"{told} are no place in a job")
-    known = ", ".join(f"{rank} and {size}" for rank, size in _PLACES)
-    raise InvalidArgument(
-        "COVEY_RENDEZVOUS is set, but nothing says which rank this is: start it with torchrun, "
-        f"srun or mpirun, or set COVEY_RANK and COVEY_SIZE (looked for: {known})"
-    )
-
-
-def _number(text: str) -> int:
-    """-1: it is none, or none that a job has."""
-    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else -1
-
-
 def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
     """Joins the job at ``address``, which rank 0 serves; returns when all have its memory."""
     from covey.launch.rendezvous_handler import LOOK_S, RendezvousHandler, everywhere
     from covey.launch.rendezvous_handler import start_timeout_s, too_late
     from covey.launch.spec import Rendezvous
 
-    rank, size = place_of(environ)
+    rank, size = launched_by.place_of(environ)
     secret_file = environ.get("COVEY_SECRET_FILE", "")
     if not secret_file:
         raise InvalidArgument(
@@ -195,9 +131,10 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
     """Joins the job whose rank 0 serves a store at MASTER_ADDR and MASTER_PORT."""
     from covey.launch.rendezvous_handler import start_timeout_s
 
-    rank, size = place_of(environ)
+    rank, size = launched_by.place_of(environ)
     address, port = environ.get("MASTER_ADDR", ""), environ.get("MASTER_PORT", "")
-    if not address.isprintable() or not address or not 0 <= _number(port) <= _MOST_PORTS:
+    is_port = 0 <= launched_by.number_of(port) <= _MOST_PORTS
+    if not address.isprintable() or not address or not is_port:
         told = shown(f"MASTER_ADDR={address} and MASTER_PORT={port}", kept="")
         raise InvalidArgument(
             f"RANK={rank} and WORLD_SIZE={size} say that this process is one of {size}, but "
@@ -237,14 +174,14 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
 
 def _on_host() -> Optional[int]:
     """The number of ranks on this host, as the launcher has told; None: it has not."""
-    if "COVEY_SHM_FD" in os.environ and _OF_TORCHRUN not in os.environ:
+    if "COVEY_SHM_FD" in os.environ and launched_by.OF_TORCHRUN not in os.environ:
         return None  # LOCAL_WORLD_SIZE is of coveyrun, within whose rank these were started.
     told = os.environ.get("LOCAL_WORLD_SIZE")
     if told is None:
         return None
-    if _number(told) < 0:
+    if launched_by.number_of(told) < 0:
         raise Unsupported(f"LOCAL_WORLD_SIZE={shown(told, kept='')} is no number of ranks")
-    return _number(told)
+    return launched_by.number_of(told)
 
 
 def _plan(store: Any, rank: int, size: int) -> str:

@@ -14,7 +14,7 @@ from unittest import mock
 from fuzz import FuzzTestCase
 from harness import SECRET
 
-from covey import _native, inject, method, objects, rendezvous
+from covey import _native, inject, launched_by, method, objects, rendezvous
 from covey.errors import CoveyError
 from covey.launch import address_file, formation, memory, network, node, secret
 from covey.state import state
@@ -198,10 +198,10 @@ class DecodersTest(FuzzTestCase):
         def one(data: bytes) -> None:
             environ = {name: "2" for name in names if self.random.random() < 0.7}
             environ[self.random.choice(names)] = data.decode("utf-8", "surrogateescape")
-            rendezvous.under_coveyrun(environ)
-            rendezvous.by_torchrun(environ)
+            launched_by.under_coveyrun(environ)
+            launched_by.by_torchrun(environ)
             try:
-                rank, size = rendezvous.place_of(environ)
+                rank, size = launched_by.place_of(environ)
                 self.assertTrue(0 <= rank < size)
                 none = mock.patch("torch.distributed.TCPStore", side_effect=RuntimeError("none"))
                 with none, mock.patch.dict(os.environ, environ_of_host(environ), clear=True):

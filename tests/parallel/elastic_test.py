@@ -84,7 +84,7 @@ def model_after(steps: int) -> str:
         optimizer.zero_grad()
         net(torch.randn(8, 4)).square().mean().backward()
         optimizer.step()
-    return float(net.weight.double().sum()).hex()
+    return float(net.weight.detach().double().sum()).hex()
 
 
 def elastic(size: int, code: str, *arguments: str, flags: Tuple[str, ...] = ()) -> tuple:

@@ -26,7 +26,7 @@ from covey.launch.pulse import Heart, Pulse
 from covey.launch.spec import Host, JobSpec, LaunchError
 from covey.launch.wire import Wire
 from covey.launch.witness import Witnesses
-from covey.rendezvous import under_coveyrun
+from covey.launched_by import under_coveyrun
 
 
 class NamesTest(unittest.TestCase):

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
 from covey import horovod
 from covey.errors import InvalidArgument
 from covey.horovod import *  # noqa: F401,F403  # What horovod.common.util has of them.
-from covey.rendezvous import place_of
+from covey.launched_by import place_of
 
 __all__ = [
     *horovod.__all__,

@@ -9,6 +9,7 @@ from typing import Any, ContextManager, List, Optional
 
 import keras
 
+from covey import elastic_job
 from covey.arguments import group_id, truth_of
 from covey.errors import InvalidArgument
 from covey.group import Group
@@ -49,10 +50,11 @@ class WrappedOptimizer(keras.optimizers.Optimizer):
 
         Raises:
             InvalidArgument: (a ValueError) it is distributed already.
-            Unsupported: (a ValueError) ``factor`` does not go with the method.
+            Unsupported: (a ValueError) ``factor`` does not go with the method; an elastic job.
         """
         if isinstance(optimizer, WrappedOptimizer):
             raise InvalidArgument("this optimizer is a DistributedOptimizer already")
+        elastic_job.check_inside("a DistributedOptimizer of Keras")
         group_id(group)  # Refuses what is none.
         if factor != 1.0:
             check_sums(method, group)

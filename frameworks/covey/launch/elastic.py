@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 from covey.launch.door import Door, pair
 from covey.launch.hosts import places
 from covey.launch.spec import LaunchError
-from covey.launch.start import HostPart, make_memory
+from covey.launch.start import HostPart, Starter, make_memory
 from covey.launch.worlds import Terms, Worlds
 
 
@@ -22,6 +22,7 @@ class Elastic:
 
     Attributes:
         worlds: which there are.
+        starter: starts the ranks.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Elastic:
     ) -> None:
         """`selector` returns when a rank says something; `store`: as of a HostPart."""
         self.worlds = Worlds(terms, range(size))
+        self.starter = Starter()
         self._size, self._store = size, store
         self._doors: Dict[int, Door] = {}
         self._selector = selector
@@ -42,17 +44,24 @@ class Elastic:
         every = places([self._size])
         chosen = every if number is None else [every[number]]
         doors = [self._door(place.rank) for place in chosen]
-        return HostPart(chosen, -1, store=self._store, doors=doors)
+        return HostPart(chosen, -1, store=self._store, doors=doors, starter=self.starter)
 
     def replace(self, start: Callable[[HostPart], None]) -> None:
         """Starts the workers that are wanted."""
         for number in self.worlds.wanted():
             try:
-                start(self.part(number))
+                self._start(number, start)
             except LaunchError as error:
                 self.worlds.failure = str(error)
                 return
             self.worlds.starts(number)
+
+    def _start(self, number: int, start: Callable[[HostPart], None]) -> None:
+        try:
+            start(self.part(number))
+        except LaunchError:
+            self.starter.close()  # Of --preload: its process may be gone.
+            start(self.part(number))
 
     def _door(self, number: int) -> socket.socket:
         """The worker's end of a new way to it."""
@@ -119,5 +128,6 @@ class Elastic:
 
     def close(self) -> None:
         """May be called again."""
+        self.starter.close()
         for number in list(self._doors):
             self._drop(number)

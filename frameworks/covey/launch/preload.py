@@ -14,7 +14,7 @@ import os
 import socket
 import subprocess
 import time
-from typing import IO, Any, Dict, Iterator, Mapping, Optional, Sequence
+from typing import IO, Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from covey.errors import InvalidArgument
 from covey.launch.check import python_of
@@ -70,7 +70,7 @@ class Forked:
 
 
 class Preloaded:
-    """The process that has imported the modules. Close it when all ranks are started."""
+    """The process that has imported the modules. Close it when no more ranks are to start."""
 
     def __init__(
         self,
@@ -122,9 +122,9 @@ class Preloaded:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise LaunchError(f"--preload {self._modules}: the import ended the process with {how}")
 
-    def start(self, env: Dict[str, str], listen_fd: int = -1) -> Forked:
-        """A rank with that environment. `listen_fd`: it alone inherits that descriptor, by another
-        number, which COVEY_LISTEN_FD says; -1: none. Raises LaunchError."""
+    def start(self, env: Dict[str, str], own: Optional[Tuple[str, int]] = None) -> Forked:
+        """A rank with that environment. `own`: it alone inherits that descriptor, by another
+        number, which a variable of that name says. Raises LaunchError."""
         with contextlib.ExitStack() as ours:
             file = ours.enter_context(os.fdopen(os.memfd_create("environment"), "wb"))
             file.write(json.dumps(env).encode())
@@ -133,8 +133,12 @@ class Preloaded:
             ours.callback(os.close, out_end)
             ours.callback(os.close, err_end)
             streams = os.fdopen(out, "rb", buffering=0), os.fdopen(err, "rb", buffering=0)
-            own = [] if listen_fd < 0 else [listen_fd]
-            socket.send_fds(self._control, [b"rank"], [file.fileno(), out_end, err_end, *own])
+            name, passed = ("", []) if own is None else (own[0], [own[1]])
+            fds = [file.fileno(), out_end, err_end, *passed]
+            try:
+                socket.send_fds(self._control, [f"rank {name}".encode()], fds)
+            except OSError as error:
+                raise LaunchError(f"--preload: its process is gone ({error.strerror})") from error
             pid = self._answer()
         if not isinstance(pid, int):
             raise LaunchError(f"--preload: {pid}")

@@ -3,8 +3,9 @@
     python [OPTIONS] preloaded.py SOCKET MODULES [-m | -c] TARGET [ARGUMENTS ...]
 
 It imports MODULES once, and says on SOCKET that it has, or why not. Then a rank is started by each
-message: a file with the rank's environment, its standard output and error; the answer is its
-process. A rank's parent ends at once, so that the rank becomes a child of the launcher.
+message: a file with the rank's environment, its standard output and error, and a descriptor for
+the variable that the message names, if it names one; the answer is the rank's process. A rank's
+parent ends at once, so that the rank becomes a child of the launcher.
 
 Of the standard library alone, and run by path: the ranks' Python may have no Covey.
 """
@@ -121,13 +122,14 @@ def _serve(control: socket.socket) -> None:
         except OSError as error:
             control.send(json.dumps(f"cannot fork: {error.strerror}").encode())
         if is_rank:
-            return _become_a_rank(launcher, control, passed)
+            name = message.decode().partition(" ")[2]
+            return _become_a_rank(launcher, control, passed, name)
         for descriptor in passed:
             os.close(descriptor)
 
 
-def _become_a_rank(launcher: int, control: socket.socket, passed: List[int]) -> None:
-    environment, output, errors, *listeners = passed
+def _become_a_rank(launcher: int, control: socket.socket, passed: List[int], name: str) -> None:
+    environment, output, errors, *own = passed
     os.setsid()
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), *[ctypes.c_ulong(0)] * 3)
@@ -142,9 +144,9 @@ def _become_a_rank(launcher: int, control: socket.socket, passed: List[int]) -> 
     with open(environment, "rb") as file:
         file.seek(0)
         wanted = json.loads(file.read())
-    for listener in listeners:
-        os.set_inheritable(listener, True)  # As that of a rank which is no fork.
-        wanted["COVEY_LISTEN_FD"] = str(listener)
+    for descriptor in own:
+        os.set_inheritable(descriptor, True)  # As that of a rank which is no fork.
+        wanted[name] = str(descriptor)
     os.environ.clear()
     os.environ.update(wanted)
     if not getattr(sys.flags, "unbuffered", 0):

@@ -21,10 +21,10 @@ from covey.launch.spec import JobSpec, LaunchError
 
 
 class Start(Protocol):
-    """Starts a rank with its environment. `listen_fd`: a descriptor that only this rank inherits,
-    by the variable COVEY_LISTEN_FD; -1: none."""
+    """Starts a rank with its environment. `own`: a descriptor that only this rank inherits, and the
+    name of a variable that says its number."""
 
-    def __call__(self, env: Dict[str, str], listen_fd: int = -1) -> Child: ...
+    def __call__(self, env: Dict[str, str], own: Optional[Tuple[str, int]] = None) -> Child: ...
 
 
 def make_memory(size: int) -> int:
@@ -54,10 +54,10 @@ def starting(
     if not spec.preload:
         pipes: Dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0}
 
-        def start(env: Dict[str, str], listen_fd: int = -1) -> Child:
-            own = () if listen_fd < 0 else (listen_fd,)
-            named = {} if listen_fd < 0 else {"COVEY_LISTEN_FD": str(listen_fd)}
-            return start_process(spec.command, {**env, **named}, pass_fds=(*fds, *own), **pipes)
+        def start(env: Dict[str, str], own: Optional[Tuple[str, int]] = None) -> Child:
+            named = {} if own is None else {own[0]: str(own[1])}
+            passed = fds if own is None else (*fds, own[1])
+            return start_process(spec.command, {**env, **named}, pass_fds=passed, **pipes)
 
         yield start
         return
@@ -66,6 +66,32 @@ def starting(
         forks.check()
         with adopting():
             yield forks.start
+
+
+class Starter:
+    """What starts the ranks of a host, and may start more of them later. Close it."""
+
+    def __init__(self) -> None:
+        """Starts nothing yet."""
+        self._stack = contextlib.ExitStack()
+        self._start: Optional[Start] = None
+
+    def made(
+        self,
+        spec: JobSpec,
+        envs: Sequence[Dict[str, str]],
+        fds: Sequence[int],
+        wait: Callable[[Preloaded], None],
+    ) -> Start:
+        """As of `starting`, whose arguments the first call has."""
+        if self._start is None:
+            self._start = self._stack.enter_context(starting(spec, envs, fds, wait))
+        return self._start
+
+    def close(self) -> None:
+        """The next call of `made` is the first."""
+        self._start = None
+        self._stack.close()
 
 
 @dataclass(frozen=True)
@@ -80,6 +106,7 @@ class HostPart:
             ranks know.
         witnesses: a rank's each, its way to the keeper of witnesses, which stay the caller's.
         doors: of an elastic job, a rank's each, its way to coveyrun; closed when it has started.
+        starter: of an elastic job, which keeps it; None: none is kept.
     """
 
     places: Sequence[Place]
@@ -89,6 +116,7 @@ class HostPart:
     store: Optional[Tuple[str, int]] = None
     witnesses: Sequence[socket.socket] = ()
     doors: Sequence[socket.socket] = ()
+    starter: Optional[Starter] = None
 
     def start(
         self,
@@ -101,6 +129,7 @@ class HostPart:
         summary; `wait`: as of `starting`. Raises LaunchError, and what `wait` raises."""
         job_id, summary = names
         with contextlib.ExitStack() as ours:
+            starts = self.starter or ours.enter_context(contextlib.closing(Starter()))
             fds = Descriptors(self.memory, summary)
             if self.book:
                 fds = fds._replace(book=book.make(self.book))
@@ -113,13 +142,12 @@ class HostPart:
             for env, witness in zip(envs, self.witnesses):
                 env["COVEY_WITNESS_FD"] = str(witness.fileno())
                 passed.append(witness.fileno())
-            for env, door in zip(envs, self.doors):
-                ours.callback(door.close)
-                env["COVEY_ELASTIC_FD"] = str(door.fileno())
-                passed.append(door.fileno())
-            start = ours.enter_context(starting(spec, envs, passed, wait))
-            for place, env, own in itertools.zip_longest(self.places, envs, self.listeners):
-                yield RankProcess(place.rank, start(env, -1 if own is None else own.fileno()))
+            name, sockets = "COVEY_LISTEN_FD", self.listeners
+            if self.doors:
+                name, sockets = "COVEY_ELASTIC_FD", self.doors
+            start = starts.made(spec, envs, passed, wait)
+            for place, env, own in itertools.zip_longest(self.places, envs, sockets):
+                yield RankProcess(place.rank, start(env, own and (name, own.fileno())))
                 if own is not None:
                     own.close()
 

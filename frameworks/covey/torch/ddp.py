@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 from torch.distributed.algorithms.join import Joinable
 
-from covey import basics
+from covey import basics, elastic_job
 from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.method import GRADIENTS, choose, plan
@@ -98,6 +98,7 @@ class DistributedDataParallel(_Torchs):
         torch.nn.Module.__init__(self)  # Not torch's class: it would make its own reducer.
         Joinable.__init__(self)
         basics.init()
+        elastic_job.check_inside("a DistributedDataParallel")
         self.method = choose(method, settings, "DistributedDataParallel")
         self.process_set = group_of(given, process_set)
         self.compression = check_compression(compression)

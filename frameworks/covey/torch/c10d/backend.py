@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import torch.distributed as dist
 
-from covey import basics, rendezvous
+from covey import basics, launched_by
 from covey.collectives import barrier
 from covey.errors import Unsupported
 from covey.launch import network
@@ -76,17 +76,17 @@ def _file_store() -> Any:
 def _store_of_job() -> Optional[Callable[[], Any]]:
     """The function that makes a store for all ranks, where no address has been set at which they
     could meet. None: torch's own env:// is to find one."""
-    if rendezvous.under_coveyrun(os.environ):
+    if launched_by.under_coveyrun(os.environ):
         return _file_store if "COVEY_BOOK_FD" not in os.environ else None
     if all(name in os.environ for name in _OF_ENV):
         return None
-    is_told = rendezvous.by_mpi(os.environ) or os.environ.get("COVEY_RENDEZVOUS")
+    is_told = launched_by.by_mpi(os.environ) or os.environ.get("COVEY_RENDEZVOUS")
     return _served_store if is_told else None
 
 
 def _is_of_job(asked: Dict[str, str]) -> bool:
     """Whether a group of all ranks is asked for: the script gives this one no other place."""
-    rank, size = rendezvous.place_of(os.environ)
+    rank, size = launched_by.place_of(os.environ)
     ours = {"rank": str(rank), "world_size": str(size)}
     return all(asked.get(name, text) == text for name, text in ours.items())
 
@@ -103,9 +103,9 @@ def _with_env(theirs: Callable[..., Any]) -> Callable[..., Iterator[Tuple[Any, i
             yield from theirs(url, **options)
             return
         try:
-            job.begin(None, *rendezvous.place_of(os.environ))
+            job.begin(None, *launched_by.place_of(os.environ))
         except Unsupported as error:
-            if rendezvous.under_coveyrun(os.environ):
+            if launched_by.under_coveyrun(os.environ):
                 raise
             # The group may be one of another backend.
             raise Unsupported(f"{error}; or set {', '.join(_OF_ENV)} for env://") from error

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from covey import basics, rendezvous, store_generation
+from covey import basics, elastic_job, launched_by, rendezvous, store_generation
+from covey.errors import Unsupported
 from covey.state import state
 
 
@@ -24,8 +25,14 @@ def begin(store: Any, rank: int, size: int) -> None:
     Args:
         store: of these ranks; None: they are the launcher's.
 
-    Raises as ``covey.init()``.
+    Raises as ``covey.init()``, and Unsupported (a ValueError) in an elastic job.
     """
+    if elastic_job.is_one(os.environ):
+        raise Unsupported(
+            "a process group of torch.distributed has the same ranks as long as it lives: in an "
+            "elastic job (coveyrun --min-np) there is none; torchrun --max-restarts starts ranks "
+            "again"
+        )
     state.groups[size] += 1  # On all ranks of a runtime alike.
     state.group_keys = f"covey/here/{state.generation}/{size}/{state.groups[size]}"
     if basics.is_initialized():
@@ -43,8 +50,8 @@ def begin(store: Any, rank: int, size: int) -> None:
 
 
 def _meet(store: Any, rank: int, size: int) -> None:
-    by_launcher = rendezvous.under_coveyrun(os.environ)
-    is_mine = by_launcher and rendezvous.place_of(os.environ) == (rank, size)
+    by_launcher = launched_by.under_coveyrun(os.environ)
+    is_mine = by_launcher and launched_by.place_of(os.environ) == (rank, size)
     note = "launcher" if is_mine else "store"
     generation = store_generation.agree(store, rank, size, "init_process_group", note)
     state.group_keys = f"covey/{generation.name}"
