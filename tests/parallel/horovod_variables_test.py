@@ -73,7 +73,7 @@ class TableTest(unittest.TestCase):
 
     def test_refusals_and_wrong_values_say_why(self) -> None:
         for name, text, why in (
-            ("ELASTIC", "1", "--keep-going"),
+            ("ELASTIC", "1", "--min-np"),
             ("STALL_SHUTDOWN_TIME_SECONDS", "60", "max_wait"),
             ("LOG_LEVEL", "LOUD", "'LOUD' is no value of it"),
             ("FUSION_THRESHOLD", "many", "'many' is no value of it"),
