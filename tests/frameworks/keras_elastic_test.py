@@ -23,7 +23,7 @@ if IS_RANK:
 
     import covey.keras as hvd
 
-METHODS = ("allreduce", "local:H=3", "eager:max_wait=60s", *also("swarm:H=2", "diloco:H=3"))
+METHODS = ("allreduce", "eager:max_wait=60s", *also("local:H=3", "swarm:H=2", "diloco:H=3"))
 BATCHES, BATCH = 6, 4
 """The batches of an epoch, on a rank."""
 

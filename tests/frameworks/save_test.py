@@ -165,7 +165,7 @@ class SaveTest(unittest.TestCase):
         return str(self.folder / f"{method} {size}".replace(":", " "))
 
     def test_who_loads_goes_on_as_who_has_saved(self) -> None:
-        for size in (1, 2, 3, 4):
+        for size in (1, *also(2), 3, 4):
             # With four ranks only methods with groups of some ranks differ from three.
             methods = {1: EXACT[:3], 4: (*OF_SOME, *also(*EXACT))}.get(size, EXACT)
             with Pool(size, __file__) as job:

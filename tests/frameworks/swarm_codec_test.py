@@ -14,7 +14,7 @@ from typing import List, Tuple
 import torch
 from nets import batch_of, loss_of, make_net
 from pairs import learn, mean_of
-from ranks import HOSTS, SEED, SharedPool
+from ranks import HOSTS, SEED, SharedPool, also
 from whole_numbers import digest
 
 import covey
@@ -74,7 +74,7 @@ def converge(method: str) -> Tuple[str, float, float]:
 
 class SwarmCodecTest(unittest.TestCase):
     def test_what_is_rounded_is_lost_to_nobody_and_training_converges(self) -> None:
-        for size in (2, 3, 4, 8):
+        for size in (2, 3, *also(4), 8):
             self.check_codec(size)
             self.check_training(size)
 

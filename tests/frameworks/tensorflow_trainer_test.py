@@ -80,7 +80,7 @@ class TensorFlowTrainerTest(unittest.TestCase):
     def test_the_numbers_are_those_of_numpy(self) -> None:
         for size, ways, methods in (
             (2, ("function", "fit", *also("eagerly")), METHODS),
-            (3, ("eagerly", *also("function", "fit")), METHODS),
+            (3, ("eagerly", *also("function", "fit")), also(*METHODS) or METHODS[1:5:2]),
             (4, ("function", *also("eagerly", "fit")), also(*METHODS) or BY_PARTNERS),
         ):
             for method in methods:

@@ -129,12 +129,12 @@ class TorchrunTest(unittest.TestCase):
     def test_ranks_that_torchrun_starts_again(self):
         script = self.folder / "script.py"
         script.write_text(RESTARTED)
-        for surface in ("own", "c10d"):
-            for when in ("before", "after"):
-                with self.subTest(surface=surface, when=when), tempfile.TemporaryDirectory() as out:
-                    torchrun(2, script, surface, when, out, options=("--max-restarts", "1"))
-                    for rank in range(2):
-                        self.assertEqual(pathlib.Path(out, f"{rank}").read_text(), "2.0")
+        more = also(("own", "after"), ("c10d", "before"))
+        for surface, when in (("own", "before"), ("c10d", "after"), *more):
+            with self.subTest(surface=surface, when=when), tempfile.TemporaryDirectory() as out:
+                torchrun(2, script, surface, when, out, options=("--max-restarts", "1"))
+                for rank in range(2):
+                    self.assertEqual(pathlib.Path(out, f"{rank}").read_text(), "2.0")
 
 
 if __name__ == "__main__":
