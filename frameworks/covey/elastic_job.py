@@ -102,6 +102,19 @@ def of_process() -> Optional[ElasticJob]:
     return state.elastic
 
 
+def check_none(environ: Mapping[str, str], what: str) -> None:
+    """`what` cannot go on with other ranks.
+
+    Raises:
+        Unsupported: (a ValueError) in an elastic job.
+    """
+    if is_one(environ):
+        raise Unsupported(
+            f"{what} has the same ranks as long as it lives: in an elastic job (coveyrun --min-np) "
+            "there is none; torchrun --max-restarts starts ranks again"
+        )
+
+
 def check_inside(what: str) -> None:
     """`what` ends when the ranks change, so that each call of the function makes one.
 

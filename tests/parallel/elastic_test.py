@@ -73,6 +73,48 @@ for step in range(20):
     hvd.allreduce(torch.ones(1))
 """
 
+OTHERS = """
+import os, signal, sys, numpy, torch, covey.numpy, covey.torch as hvd
+import torch.distributed as dist
+hvd.init()
+
+def refused(make):
+    try:
+        make()
+        print("made", flush=True)
+    except covey.Unsupported as error:
+        print("refused:", error, flush=True)
+
+def trainer():
+    def update(parameters, gradients):
+        parameters[0] -= gradients[0]
+    return covey.numpy.Trainer([weight], update)
+
+weight = numpy.zeros(2)
+refused(trainer)
+refused(lambda: covey.torch.DistributedDataParallel(torch.nn.Linear(1, 1)))
+refused(lambda: dist.init_process_group("covey"))
+is_new = os.path.exists(os.path.join(sys.argv[2], "killed"))
+state = hvd.elastic.ObjectState(weight=weight, step=0)
+worlds = 0
+
+@hvd.elastic.run
+def train(state):
+    global worlds, weight
+    weight, worlds = state.weight, worlds + 1
+    with trainer() as made:
+        while state.step < 5 or worlds + is_new < 2 or hvd.size() < 3:
+            made.step([numpy.ones(2)])
+            state.weight, state.step = weight.copy(), state.step + 1
+            if hvd.rank() == 1 and state.step == 3 and not is_new:
+                open(os.path.join(sys.argv[2], "killed"), "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            state.commit()
+
+train(state)
+print("end", hvd.rank(), state.weight.tolist() == [-float(state.step)] * 2, flush=True)
+"""
+
 
 def model_after(steps: int) -> str:
     """Of one process."""
@@ -164,6 +206,17 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(code, 137, err)
         wanted = "rank 1 failed before a rank had a state (hvd.elastic.run)"
         self.assertTrue(any(line.endswith(wanted) for line in err), err)
+
+
+class OthersTest(unittest.TestCase):
+    def test_what_ends_with_its_ranks_is_made_within_the_function(self) -> None:
+        code, out, err = elastic(3, OTHERS, "allreduce", flags=("--min-np", "2"))
+        self.assertEqual(code, 0, (out, err))
+        for what in ("a Trainer is made", "a DistributedDataParallel is made", "there is none"):
+            self.assertEqual(sum(what in line for line in out), 4, (what, out))
+        self.assertFalse(any(line.endswith("made") for line in out), out)
+        ends = sorted(line.partition(" ")[2] for line in out if "] end " in line)
+        self.assertEqual(ends, [f"end {rank} True" for rank in range(3)], (out, err))
 
 
 class OptionsTest(unittest.TestCase):

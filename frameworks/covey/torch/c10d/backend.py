@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import torch.distributed as dist
 
-from covey import basics, launched_by
+from covey import basics, elastic_job, launched_by
 from covey.collectives import barrier
 from covey.errors import Unsupported
 from covey.launch import network
@@ -75,7 +75,8 @@ def _file_store() -> Any:
 
 def _store_of_job() -> Optional[Callable[[], Any]]:
     """The function that makes a store for all ranks, where no address has been set at which they
-    could meet. None: torch's own env:// is to find one."""
+    could meet. None: torch's own env:// is to find one. Raises Unsupported in an elastic job."""
+    elastic_job.check_none(os.environ, "a process group of torch.distributed")
     if launched_by.under_coveyrun(os.environ):
         return _file_store if "COVEY_BOOK_FD" not in os.environ else None
     if all(name in os.environ for name in _OF_ENV):

@@ -13,7 +13,6 @@ from typing import Any
 import torch.distributed as dist
 
 from covey import basics, elastic_job, launched_by, rendezvous, store_generation
-from covey.errors import Unsupported
 from covey.state import state
 
 
@@ -27,12 +26,7 @@ def begin(store: Any, rank: int, size: int) -> None:
 
     Raises as ``covey.init()``, and Unsupported (a ValueError) in an elastic job.
     """
-    if elastic_job.is_one(os.environ):
-        raise Unsupported(
-            "a process group of torch.distributed has the same ranks as long as it lives: in an "
-            "elastic job (coveyrun --min-np) there is none; torchrun --max-restarts starts ranks "
-            "again"
-        )
+    elastic_job.check_none(os.environ, "a process group of torch.distributed")
     state.groups[size] += 1  # On all ranks of a runtime alike.
     state.group_keys = f"covey/here/{state.generation}/{size}/{state.groups[size]}"
     if basics.is_initialized():
