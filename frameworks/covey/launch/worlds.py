@@ -175,7 +175,8 @@ class Worlds:
 
     def _make(self, waiting: List[int]) -> Optional[World]:
         if self._terms.resets is not None and self.made > self._terms.resets:
-            self.failure = f"the ranks would change once more than --reset-limit {self._terms.resets}"
+            limit = self._terms.resets
+            self.failure = f"the ranks would change once more than --reset-limit {limit}"
             return None
         before = [number for number in self._last if number in self._ready & set(waiting)]
         workers = before + sorted(set(waiting) - set(before))
