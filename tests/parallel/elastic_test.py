@@ -61,6 +61,8 @@ assert sizes[1:] == resets, (sizes, resets)
 print("end", hvd.rank(), state.step, sizes, numbers, flush=True)
 """
 LASTS = TRAINS.replace("hvd.size() < state.size", "False").replace("+ is_new < 2", "< 1")
+STOPS = LASTS.replace("state.step += 1", """state.step += 1
+        if state.step == 10 and hvd.rank() == 2: os.kill(os.getpid(), signal.SIGSTOP)""")
 MADE_INSIDE = TRAINS.replace(MAKES, "").replace("sizes.append", """global optimizer
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(net.parameters(), lr=0.125), model=net, method=METHOD)
@@ -188,6 +190,13 @@ class ElasticTest(unittest.TestCase):
         code, out, err = elastic(2, TRAINS, "allreduce", "1", flags=("--min-np", "2"))
         self.assertEqual(code, 0, err)
         self.assertEqual(self.ends(out), [(0, [2, 2]), (1, [2])], (out, err))
+
+    def test_a_rank_that_is_stopped_is_ended_when_the_others_have_waited_enough(self) -> None:
+        flags = ("--min-np", "1", "--max-restarts", "0", "--elastic-timeout", "2")
+        code, out, err = elastic(3, STOPS, "allreduce", "1", flags=flags)
+        self.assertEqual(code, 0, (out, err))
+        self.assertEqual(self.ends(out), [(0, [3, 1])], (out, err))
+        self.assertTrue(any("rank 2 (pid" in line and "SIGKILL" in line for line in err), err)
 
     def test_an_optimizer_may_be_made_within_the_function(self) -> None:
         code, out, err = elastic(3, MADE_INSIDE, "allreduce", "1", flags=("--min-np", "2"))

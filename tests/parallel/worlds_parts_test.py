@@ -62,11 +62,41 @@ class WorldsTest(unittest.TestCase):
         worlds.ends(1, False)
         worlds.asks(0)
         self.assertIsNone(worlds.advance(1.0))
-        self.assertEqual(worlds.deadline(), 11.0)
+        self.assertEqual(worlds.deadlines(), [11.0])
         worlds.starts(1)
         worlds.asks(1)
         self.assertEqual(worlds.advance(2.0), World(1, [0, 1]))
-        self.assertIsNone(worlds.deadline())
+        self.assertEqual(worlds.deadlines(), [])
+
+    def test_ranks_that_keep_others_waiting_are_named_and_then_ended(self) -> None:
+        worlds = first_world(3, Terms(1, 3, None, timeout_s=25.0))
+        worlds.ends(0, False)
+        worlds.asks(2)
+        worlds.starts(0)
+        self.assertIsNone(worlds.advance(1.0))
+        self.assertEqual(worlds.deadlines(), [26.0, 11.0])
+        self.assertEqual(worlds.notice(10.0), "")
+        self.assertIn("for 10 s [2] waited for [1]", worlds.notice(11.0))
+        self.assertEqual(worlds.notice(11.0), "")
+        self.assertIn("for 20 s [2] waited for [1]", worlds.notice(21.0))
+        self.assertEqual((worlds.late(25.0), worlds.late(26.0), worlds.late(27.0)), ([], [1], []))
+        worlds.ends(1, False)
+        self.assertEqual(worlds.advance(27.0), World(1, [2]))
+        self.assertEqual((worlds.notice(60.0), worlds.deadlines()), ("", []))
+
+    def test_a_newcomer_waits_for_a_commit_without_a_limit(self) -> None:
+        worlds = first_world(2, terms())
+        worlds.ends(1, False)
+        worlds.starts(1)
+        worlds.asks(1)
+        self.assertIsNone(worlds.advance(0.0))
+        self.assertEqual((worlds.deadlines(), worlds.late(1e6), worlds.notice(1e6)), ([], [], ""))
+
+    def test_a_program_that_asks_for_no_place_runs_as_long_as_it_likes(self) -> None:
+        worlds = Worlds(terms(), range(2))
+        self.assertIsNone(worlds.advance(0.0))
+        self.assertIsNone(worlds.advance(1e6))
+        self.assertEqual((worlds.failure, worlds.deadlines()), ("", []))
 
     def test_failures_say_why(self) -> None:
         early = Worlds(terms(), range(2))
@@ -177,7 +207,7 @@ class History:
         test.assertEqual(world.number, self.made)
         self.last, self.made = world.workers, self.made + 1
         if self.terms.resets is not None:
-            test.assertLessEqual(world.number, self.terms.resets, "rule 4")
+            test.assertLessEqual(world.number, self.terms.resets, "rule 5")
         for number in world.workers:
             self.state[number] = "inside"
 

@@ -43,7 +43,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--elastic-timeout",
         type=seconds,
         metavar="S",
-        help=f"end it when fewer than --min-np ranks are there for S (default: {_TIMEOUT_S})",
+        help="end the job when fewer than --min-np ranks are there for S, and a rank for which the "
+        f"others wait for S (default: {_TIMEOUT_S})",
     )
 
 

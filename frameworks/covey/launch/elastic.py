@@ -87,7 +87,7 @@ class Elastic:
                 said = door.receive()
             if door.at_end:
                 self._drop(number)
-        lines = self._make(now)
+        lines = [*self._make(now), *filter(None, [self.worlds.notice(now)])]
         for number in self.worlds.called():
             self._tell(number, "come")
         why = self.worlds.failure or "other ranks have ended the training well"
@@ -113,8 +113,7 @@ class Elastic:
 
     def deadlines(self) -> List[float]:
         """When `act` has something to do, event or not."""
-        deadline = self.worlds.deadline()
-        return [] if deadline is None else [deadline]
+        return self.worlds.deadlines()
 
     def _tell(self, number: int, kind: str, fd: int = -1, **fields: object) -> None:
         if number in self._doors:

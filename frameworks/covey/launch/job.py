@@ -171,9 +171,9 @@ class Job:
             self._elastic.replace(lambda part: self._start_ranks(part, inbox))
         self._say(*self._elastic.act(now))
         self._end_ranks(signal.SIGTERM, self._elastic.worlds.superfluous())
-        failure = self._elastic.worlds.failure
-        if failure and self._ending is None:
-            self._say(failure)
+        self._ranks.kill(self._elastic.worlds.late(now))
+        if self._elastic.worlds.failure and self._ending is None:
+            self._say(self._elastic.worlds.failure)
             code = None if self._ends.failed else 1
             self._ending = endings.Ending(endings.AFTER_FAILURE, code, now)
 

@@ -10,7 +10,7 @@ import selectors
 import signal
 import sys
 import time
-from typing import Dict, List, Optional, Protocol
+from typing import Dict, List, Optional, Protocol, Sequence
 
 from covey.launch import endings, report
 from covey.launch.output import Console, RankStream, TeeFile
@@ -207,6 +207,12 @@ class Ranks:
             if said_at is None or said_at < asked_at or now < said_at + endings.QUIET_S:
                 return False
         return True
+
+    def kill(self, ranks: Sequence[int]) -> None:
+        """Ends these; their deaths are failures."""
+        for process in self.running():
+            if process.rank in ranks:
+                process.signal_group(signal.SIGKILL)
 
     def pause(self) -> None:
         """Ctrl-Z: they stop with this process and go on with it."""

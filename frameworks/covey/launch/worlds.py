@@ -20,7 +20,8 @@ Rules:
 2. Workers that are ready come first, in the order of their ranks before; the others follow by
    number. So rank 0 has the state, if there is one.
 3. A number that is free gets another process, at most `restarts` times in all.
-4. The job has failed when a worker fails and none that is ready is left, when fewer than `least`
+4. A worker in a world for which ready ones wait for `timeout_s` is late: it is to be ended.
+5. The job has failed when a worker fails and none that is ready is left, when fewer than `least`
    can come, when they do not come within `timeout_s`, and instead of one world more than `resets`
    after the first.
 """
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set
 
+NOTICE_S = 10.0
 STARTING, WAITING, INSIDE, DONE = "starting", "waiting", "inside", "done"
 
 
@@ -72,7 +74,10 @@ class Worlds:
         self._called: Set[int] = set()
         self._free: List[int] = []
         self._left = terms.restarts
-        self._since: Optional[float] = None  # No world for so long.
+        self._since: Optional[float] = None  # No world for so long, though one asks for a place.
+        self._held: Optional[float] = None  # Ready workers wait for some in a world for so long.
+        self._late: Set[int] = set()
+        self._noticed = 0
         self.failure = ""
         self.made = 0
 
@@ -109,6 +114,7 @@ class Worlds:
             return
         del self._states[number]
         self._called.discard(number)
+        self._late.discard(number)
         was_ready = bool(self._ready)
         self._ready.discard(number)
         self._free.append(number)
@@ -152,21 +158,24 @@ class Worlds:
     def advance(self, now: float) -> Optional[World]:
         """The world that is made now; None: not yet, or `failure` says why."""
         waiting, inside = self._those(WAITING), self._those(INSIDE)
-        if self.failure or self.is_done or inside:
+        is_over = bool(self.failure) or self.is_done
+        is_held = not is_over and bool(inside) and not self._ready.isdisjoint(waiting)
+        self._held = (now if self._held is None else self._held) if is_held else None
+        if is_over or inside:
             self._since = None
             return None
         starting = self._those(STARTING)
         is_complete = not starting if self.made == 0 else True
         if is_complete and len(waiting) >= self._terms.least:
             return self._make(waiting)
-        self._since = now if self._since is None else self._since
+        self._since = (now if self._since is None else self._since) if waiting else None
         can_come = len(waiting) + len(starting) + len(self.wanted())
         if can_come < self._terms.least:
             self.failure = (
                 f"{can_come} of {self._terms.least} ranks are left (--min-np), and no more are "
                 f"started: --max-restarts {self._terms.restarts}"
             )
-        elif now >= self._since + self._terms.timeout_s:
+        elif self._since is not None and now >= self._since + self._terms.timeout_s:
             self.failure = (
                 f"{len(waiting)} of {self._terms.least} ranks (--min-np) came within "
                 f"{self._terms.timeout_s:g} s (--elastic-timeout)"
@@ -186,6 +195,31 @@ class Worlds:
         self.made += 1
         return World(self.made - 1, workers)
 
-    def deadline(self) -> Optional[float]:
-        """When `advance` is to be called, event or not."""
-        return None if self._since is None else self._since + self._terms.timeout_s
+    def late(self, now: float) -> List[int]:
+        """Workers of rule 4; each is named once."""
+        if self._held is None or now < self._held + self._terms.timeout_s:
+            return []
+        found = [number for number in self._those(INSIDE) if number not in self._late]
+        self._late.update(found)
+        return found
+
+    def notice(self, now: float) -> str:
+        """Each 10 s of such waiting, for whom it is; else empty."""
+        if self._held is None:
+            self._noticed = 0
+        elif now >= self._held + NOTICE_S * (self._noticed + 1):
+            self._noticed += 1
+            here, away = (" ".join(f"[{n}]" for n in self._those(it)) for it in (WAITING, INSIDE))
+            return (
+                f"for {now - self._held:.0f} s {here} waited for {away} to come to an operation or "
+                f"state.commit(); after {self._terms.timeout_s:g} s that is killed "
+                "(--elastic-timeout)"
+            )
+        return ""
+
+    def deadlines(self) -> List[float]:
+        """When `advance`, `late` and `notice` have something to do, event or not."""
+        found = [it + self._terms.timeout_s for it in (self._since, self._held) if it is not None]
+        if self._held is not None:
+            found.append(self._held + NOTICE_S * (self._noticed + 1))
+        return found
