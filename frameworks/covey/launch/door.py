@@ -54,7 +54,8 @@ class Door:
     def receive(self) -> Optional[Said]:
         """The next message; None: there is none, if the socket does not block, or no more."""
         try:
-            data, fds, _, _ = socket.recv_fds(self.socket, _MOST_BYTES, 1)
+            flags = socket.MSG_CMSG_CLOEXEC
+            data, fds, _, _ = socket.recv_fds(self.socket, _MOST_BYTES, 1, flags)
         except BlockingIOError:
             return None
         except OSError:
