@@ -5,17 +5,20 @@ gradients, so whatever ranks there are, the model is that of one process after a
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 import tempfile
 import unittest
 from typing import List, Tuple
 
 import torch
-from harness import also, preload, run_launcher
+from harness import REPOSITORY, Launched, also, preload, run_launcher
 
 preload("torch")
 
+EXAMPLES = REPOSITORY / "examples"
 COMMON = """
 import os, signal, sys, torch, covey.torch as hvd
 METHOD, FOLDER = sys.argv[1:3]
@@ -215,6 +218,25 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(code, 137, err)
         wanted = "rank 1 failed before a rank had a state (hvd.elastic.run)"
         self.assertTrue(any(line.endswith(wanted) for line in err), err)
+
+
+class ExampleTest(unittest.TestCase):
+    def test_the_others_go_on_and_another_one_comes(self) -> None:
+        script = [sys.executable, str(EXAMPLES / "elastic.py"), "--epochs", "1000"]
+        flags = ["-np", "3", "--min-np", "2"]
+        with Launched([*flags, *script, "--step", "0.001"]) as launched:
+            pids = [launched.wait_for(rf"pid (\d+): rank {it} of 3")[0][1] for it in range(3)]
+            os.kill(int(pids[1]), signal.SIGKILL)
+            launched.wait_for(rf"pid {pids[2]}: rank 1 of 2")
+            launched.wait_for(rf"pid (?!{'|'.join(pids)})\d+: rank 2 of 3")
+            launched.send(signal.SIGTERM)
+            self.assertEqual(launched.finish(), 128 + signal.SIGTERM)
+
+    def test_it_ends_with_one_model(self) -> None:
+        script = [sys.executable, str(EXAMPLES / "elastic.py"), "--epochs", "1", "--step", "0"]
+        code, out, err = run_launcher(["-np", "2", "--min-np", "1", *script])
+        self.assertEqual(code, 0, err)
+        self.assertEqual(sum("the end, parameters equal on all 2" in line for line in out), 2, out)
 
 
 class OthersTest(unittest.TestCase):
