@@ -109,7 +109,7 @@ class RunTest(unittest.TestCase):
         self.assertIn("covey.run: use_gloo is ignored: no MPI, Gloo or oneCCL", errors.getvalue())
         self.assertNotIn("use_mpi", errors.getvalue())
         for wrong, why in (
-            ({"min_num_proc": 1}, "min_num_proc: a changing number of ranks"),
+            ({"min_num_proc": 1}, "min_num_proc: coveyrun --min-np N"),
             ({"hosts": "localhost:1"}, "num_proc=2: hosts has only 1 slots"),
             ({"hosts": "far:4"}, "not on far; coveyrun -np 2 -H far:4"),
             ({"executable": "/bin/false"}, "executable: the ranks run this Python"),
