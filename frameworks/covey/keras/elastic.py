@@ -15,7 +15,8 @@
 
     train(state)
 
-The number of ranks is fixed: see :mod:`covey.elastic`.
+In an elastic job (``coveyrun --min-np``) the function also makes the DistributedOptimizer, and
+compiles the model with it: see :mod:`covey.elastic`.
 """
 
 from __future__ import annotations
