@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Dict, Iterator, Mapping, Optional
+from typing import Dict, Iterator, Mapping
 
 from covey.errors import Aborted, InvalidArgument, Unsupported
 from covey.launch import door
@@ -95,11 +95,6 @@ class ElasticJob:
 def is_one(environ: Mapping[str, str]) -> bool:
     """Whether coveyrun has started this process as a rank of an elastic job."""
     return _DESCRIPTOR in environ and OF_TORCHRUN not in environ
-
-
-def of_process() -> Optional[ElasticJob]:
-    """The job of this process; None: it is in no elastic one, or in none yet."""
-    return state.elastic
 
 
 def check_none(environ: Mapping[str, str], what: str) -> None:

@@ -147,6 +147,7 @@ class History:
         self.worlds = Worlds(self.terms, range(self.size))
         self.state: Dict[int, str] = dict.fromkeys(range(self.size), "starting")
         self.ready: Set[int] = set()
+        self.called: Set[int] = set()
         self.last: List[int] = []
         self.made = self.started = 0
         self.is_done = False
@@ -159,6 +160,7 @@ class History:
         what = drawn.choice(["asks", "asks", "asks", "ready", "ready", "fails", "ends well"])
         if what == "asks" and self.state[number] != "waiting":
             self.state[number] = "waiting"
+            self.called.discard(number)
             worlds.asks(number)
         elif what == "ready" and self.state[number] == "inside":
             self.ready.add(number)
@@ -166,6 +168,7 @@ class History:
         elif what == "fails" and drawn.random() < 0.3:
             del self.state[number]
             self.ready.discard(number)
+            self.called.discard(number)
             worlds.ends(number, False)
         elif what == "ends well" and number in self.ready and drawn.random() < 0.1:
             self.state[number] = "done"
@@ -173,7 +176,7 @@ class History:
             worlds.ends(number, True)
 
     def follow(self, test: unittest.TestCase, now: float) -> None:
-        """What has to follow from the events."""
+        """The rules hold after the events."""
         worlds = self.worlds
         for number in worlds.wanted():
             test.assertNotIn(number, self.state)
@@ -191,8 +194,10 @@ class History:
             is_first = self.made == 0 and starting
             test.assertTrue(is_first or len(waiting) < self.terms.least, "rule 1: none is made")
         if waiting and inside and not self.is_done:
-            worlds.called()
-            test.assertTrue(worlds._called.issuperset(inside))
+            for number in worlds.called():
+                test.assertNotIn(number, self.called, "each once")
+                self.called.add(number)
+            test.assertEqual(self.called & set(inside), set(inside))
 
     def check(self, test: unittest.TestCase, world: World) -> None:
         states = {self.state[number] for number in world.workers}

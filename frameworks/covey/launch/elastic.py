@@ -40,7 +40,7 @@ class Elastic:
         self._selector = selector
 
     def part(self, number: Optional[int] = None) -> HostPart:
-        """What starts the worker with this number; None: all the first ones."""
+        """The part of this host that starts the worker with this number; None: all first ones."""
         every = places([self._size])
         chosen = every if number is None else [every[number]]
         doors = [self._door(place.rank) for place in chosen]

@@ -57,14 +57,14 @@ class Ends:
         return [rank for rank in self.done if rank not in unfinished]
 
     def in_words(self, done: Sequence[int], size: int, worlds: int) -> str:
-        """The last thing of a job that has gone on without some; `done`: those that ended well.
+        """The last line of a job that went on without some ranks; `done`: those that ended well.
         `worlds`: so many were made; 0: of a job that is not elastic, of so many ranks."""
         if worlds:
             return report.changed(self.failed, done, worlds)
         return report.went_on(self.failed, done, size - len(self.failed) - len(self.done))
 
     def failure(self, way_on: Sequence[str]) -> Outcome:
-        """Of a job that has failed. `way_on`: advice where the first one was killed."""
+        """The outcome of a failed job. `way_on`: advice where its first failure was a kill."""
         first = report.first_failure(self.failed)
         others = [end for end in self.failed if end.rank != first.rank]
         left = [rank for rank in self.done_late if rank not in self.by_us]

@@ -150,7 +150,7 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
 
 
 def loss(end: Exit, flag: str) -> str:
-    """Of a job that goes on without that rank, by this flag; "": none is left."""
+    """The line on a lost rank. `flag`: lets the job go on; "": the job does not."""
     words = exception_line(last_traceback(end.stderr_tail))
     said = f"{end.how()}: {words}" if words else end.how()
     rest = f"; the job goes on ({flag})" if flag else ""
@@ -170,7 +170,7 @@ def went_on(ends: Sequence[Exit], done: Sequence[int], others: int) -> str:
 
 
 def changed(ends: Sequence[Exit], done: Sequence[int], worlds: int) -> str:
-    """The last thing of an elastic job that has lost processes and made so many worlds."""
+    """The last line of an elastic job that lost processes and made so many worlds."""
     failed = f"{len(ends)} process{'es' if len(ends) > 1 else ''} failed"
     if not done:
         return f"{failed}, and no rank has ended well"

@@ -69,7 +69,7 @@ def starting(
 
 
 class Starter:
-    """What starts the ranks of a host, and may start more of them later. Close it."""
+    """Starts the ranks of a host, and may start more of them later. Close it."""
 
     def __init__(self) -> None:
         """Starts nothing yet."""

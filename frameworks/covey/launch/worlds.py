@@ -35,7 +35,7 @@ STARTING, WAITING, INSIDE, DONE = "starting", "waiting", "inside", "done"
 
 
 class Terms(NamedTuple):
-    """What the user has set.
+    """The settings of an elastic job.
 
     Attributes:
         least: ranks that a world needs.
@@ -204,7 +204,7 @@ class Worlds:
         return found
 
     def notice(self, now: float) -> str:
-        """Each 10 s of such waiting, for whom it is; else empty."""
+        """A line each 10 s of such waiting, which names the workers; else empty."""
         if self._held is None:
             self._noticed = 0
         elif now >= self._held + NOTICE_S * (self._noticed + 1):

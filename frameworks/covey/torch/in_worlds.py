@@ -10,7 +10,6 @@ import contextlib
 import weakref
 from typing import Any, Callable
 
-from covey import elastic_job
 from covey.errors import CoveyError
 from covey.objects import broadcast_object
 from covey.state import state
@@ -23,14 +22,18 @@ _OVER = (
     "this optimizer was made within the function of elastic.run, while the job had other ranks: "
     "make it again there, or once before"
 )
+_BETWEEN = (
+    "the ranks of this elastic job have changed: this optimizer goes on when elastic.run calls its "
+    "function"
+)
 
 
 class InWorlds:
-    """Of one optimizer, which keeps it."""
+    """Ends and begins the exchanges of one optimizer, which keeps it."""
 
     def __init__(self, optimizer: Any, build: Callable[[Any], None]) -> None:
         """`build` begins its exchanges."""
-        job = elastic_job.of_process()
+        job = state.elastic
         self._optimizer, self._build = weakref.ref(optimizer), build
         self._is_made_inside = job is not None and job.is_inside
         if job is not None and job.world > 0 and not job.is_inside:
@@ -56,7 +59,7 @@ class InWorlds:
             for parameter in group["params"]:
                 parameter.grad = None  # It may lie in memory of that world.
         optimizer._covey_synchronized = optimizer._covey_is_settled = False
-        optimizer._covey_progress.is_idle = _OVER
+        optimizer._covey_progress.is_idle = _OVER if self._is_made_inside else _BETWEEN
 
     def enter(self) -> None:
         """All ranks of a world begin, with equal parameters, where the first rank has been."""
