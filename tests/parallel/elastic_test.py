@@ -48,6 +48,7 @@ state.register_reset_callbacks([lambda: resets.append(hvd.size())])
 @hvd.elastic.run
 def train(state):
     sizes.append(hvd.size())
+    hvd.barrier()  # By eager a rank may be killed before another one has come to its first step.
     state.size = state.size or hvd.size()
     while state.step < 20 or hvd.size() < state.size or len(sizes) + is_new < 2:
         optimizer.zero_grad()
