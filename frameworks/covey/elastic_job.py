@@ -16,8 +16,7 @@ from covey.launched_by import OF_TORCHRUN
 from covey.state import state
 
 _DESCRIPTOR = "COVEY_ELASTIC_FD"
-_RANKS = ("RANK", "LOCAL_RANK", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK")
-_SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE")
+_NONE = {"book_fd": -1, "listen_fd": -1, "witness_fd": -1}  # Of a world on one host.
 
 
 class ElasticJob:
@@ -69,6 +68,9 @@ class ElasticJob:
         Raises:
             Aborted: there will be none; says why.
         """
+        from covey.launch.environment import place_variables
+        from covey.launch.hosts import Place
+
         self._door.send("ask")
         while True:
             said = self._door.receive()
@@ -79,16 +81,17 @@ class ElasticJob:
                 raise Aborted(f"this rank gets no place in another world: {said.fields['why']}")
             if said.kind == "world":
                 break
-        rank, size = int(said.fields["rank"]), int(said.fields["size"])
+        place = Place(**said.fields["place"])
         self.is_called, self.world = False, int(said.fields["world"])
-        os.environ.update(dict.fromkeys(_RANKS, str(rank)))
-        os.environ.update(dict.fromkeys(_SIZES, str(size)))
+        os.environ.pop("GROUP_RANK", None)  # On one host there is none.
+        os.environ.update(place_variables(place))
         return {
-            "rank": rank,
-            "size": size,
-            "local_rank": rank,
-            "local_size": size,
-            "shm_fd": said.fd,
+            "rank": place.rank,
+            "size": place.size,
+            "local_rank": place.local_rank,
+            "local_size": place.local_size,
+            **_NONE,
+            **said.fds,
         }
 
 

@@ -140,7 +140,7 @@ class State:
     def forget_job(self) -> None:
         """The next runtime is of another job. There is none now."""
         met, self.rendezvous_settings = self.rendezvous_settings or {}, None
-        for name in ("shm_fd", "book_fd", "listen_fd"):
+        for name in ("shm_fd", "book_fd", "listen_fd", "witness_fd"):
             descriptor = met.get(name, -1)
             if isinstance(descriptor, int) and descriptor >= 0:
                 os.close(descriptor)

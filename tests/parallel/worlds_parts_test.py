@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 import random
 import unittest
-from typing import Dict, List, Optional, Set
+from collections import Counter
+from typing import Dict, List, Optional, Sequence, Set
 
 import harness  # noqa: F401  # makes `covey` importable in a source tree
 
@@ -17,13 +18,15 @@ SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 3
 HISTORIES = 20_000 if os.environ.get("TEST_SLOW") == "1" else 1_000
 
 
-def terms(least: int = 1, restarts: int = 3, resets: Optional[int] = None) -> Terms:
-    return Terms(least, restarts, resets, timeout_s=10.0)
+def terms(
+    least: int = 1, restarts: int = 3, resets: Optional[int] = None, most: int = 3
+) -> Terms:
+    return Terms(least, most, restarts, resets, timeout_s=10.0)
 
 
-def first_world(size: int, its: Terms) -> Worlds:
-    """In which all are ready."""
-    worlds = Worlds(its, range(size))
+def first_world(size: int, its: Terms, hosts: Sequence[int] = ()) -> Worlds:
+    """In which all are ready; on one host, unless `hosts` says where all places are."""
+    worlds = Worlds(its._replace(most=max(its.most, size)), hosts or [0] * size, size)
     for number in range(size):
         worlds.asks(number)
     assert worlds.advance(0.0) == World(0, list(range(size)))
@@ -34,7 +37,7 @@ def first_world(size: int, its: Terms) -> Worlds:
 
 class WorldsTest(unittest.TestCase):
     def test_the_first_world_waits_for_all_that_are_starting(self) -> None:
-        worlds = Worlds(terms(), range(2))
+        worlds = Worlds(terms(most=2), [0, 0], 2)
         worlds.asks(1)
         self.assertIsNone(worlds.advance(0.0))
         worlds.asks(0)
@@ -69,7 +72,7 @@ class WorldsTest(unittest.TestCase):
         self.assertEqual(worlds.deadlines(), [])
 
     def test_ranks_that_keep_others_waiting_are_named_and_then_ended(self) -> None:
-        worlds = first_world(3, Terms(1, 3, None, timeout_s=25.0))
+        worlds = first_world(3, Terms(1, 3, 3, None, timeout_s=25.0))
         worlds.ends(0, False)
         worlds.asks(2)
         worlds.starts(0)
@@ -93,13 +96,13 @@ class WorldsTest(unittest.TestCase):
         self.assertEqual((worlds.deadlines(), worlds.late(1e6), worlds.notice(1e6)), ([], [], ""))
 
     def test_a_program_that_asks_for_no_place_runs_as_long_as_it_likes(self) -> None:
-        worlds = Worlds(terms(), range(2))
+        worlds = Worlds(terms(most=2), [0, 0], 2)
         self.assertIsNone(worlds.advance(0.0))
         self.assertIsNone(worlds.advance(1e6))
         self.assertEqual((worlds.failure, worlds.deadlines()), ("", []))
 
     def test_failures_say_why(self) -> None:
-        early = Worlds(terms(), range(2))
+        early = Worlds(terms(most=2), [0, 0], 2)
         early.ends(1, False)
         self.assertIn("rank 1 failed before a rank had a state", early.failure)
         left = first_world(2, terms(least=2, restarts=0))
@@ -136,15 +139,83 @@ class WorldsTest(unittest.TestCase):
         self.assertEqual((worlds.called(), worlds.wanted(), worlds.failure), ([], [], ""))
 
 
+class HostsTest(unittest.TestCase):
+    def test_ranks_of_a_host_follow_each_other(self) -> None:
+        worlds = first_world(4, terms(), [0, 0, 1, 1])
+        worlds.ends(0, False)
+        worlds.starts(0)
+        for number in (0, 1, 2, 3):
+            worlds.asks(number)
+        self.assertEqual(worlds.advance(0.0), World(1, [1, 0, 2, 3]))
+
+    def test_a_lost_host_leaves_its_ranks_to_spare_places_and_costs_no_restart(self) -> None:
+        worlds = first_world(2, terms(restarts=1), [0, 1, 2, 2])
+        self.assertEqual(worlds.wanted(), [2], "most=3")
+        worlds.starts(2)
+        worlds.withdraws([1])
+        worlds.ends(1, False)
+        self.assertEqual(worlds.wanted(), [3])
+        worlds.starts(3)
+        worlds.ends(3, False)
+        worlds.ends(2, False)
+        self.assertEqual(worlds.wanted(), [2], "one restart")
+        worlds.starts(2)
+        self.assertEqual(worlds.wanted(), [])
+
+    def test_a_place_where_fewer_processes_have_failed_comes_first(self) -> None:
+        worlds = first_world(2, terms(most=2), [0, 0, 1])
+        self.assertEqual(worlds.wanted(), [])
+        worlds.ends(1, False)
+        self.assertEqual(worlds.wanted(), [2])
+        worlds.starts(2)
+        worlds.ends(2, False)
+        self.assertEqual(worlds.wanted(), [1])
+
+    def test_without_room_the_reason_is_no_number_of_restarts(self) -> None:
+        worlds = first_world(2, terms(least=2), [0, 1])
+        worlds.withdraws([1])
+        worlds.withdraws([1])
+        worlds.ends(1, False)
+        worlds.asks(0)
+        self.assertIsNone(worlds.advance(0.0))
+        self.assertIn("1 of 2 ranks are left (--min-np), and no more are", worlds.failure)
+        self.assertTrue(worlds.failure.endswith("no host has room"), worlds.failure)
+
+    def test_hosts_that_may_come_are_waited_for(self) -> None:
+        worlds = first_world(2, terms(least=2)._replace(may_grow=True), [0, 1])
+        worlds.withdraws([1])
+        worlds.ends(1, False)
+        worlds.asks(0)
+        self.assertIsNone(worlds.advance(1.0))
+        self.assertEqual((worlds.failure, worlds.deadlines()), ("", [11.0]))
+        worlds.offers({2: 2, 3: 2})
+        self.assertEqual(worlds.wanted(), [2, 3])
+        worlds.starts(2)
+        worlds.asks(2)
+        self.assertEqual(worlds.advance(2.0), World(1, [0, 2]))
+        worlds.withdraws([2, 3])
+        worlds.ends(2, False)
+        worlds.asks(0)
+        worlds.advance(2.0)
+        self.assertIsNone(worlds.advance(12.0))
+        self.assertIn("1 of 2 ranks (--min-np) came within 10 s", worlds.failure)
+
+
 class History:
     """A random one, with what the rules say of it."""
 
     def __init__(self, drawn: random.Random) -> None:
         self.drawn = drawn
-        self.size = drawn.randint(1, 5)
+        self.size, spare = drawn.randint(1, 5), drawn.choice([0, 0, 1, 2])
+        self.host_of = {number: number // 2 for number in range(self.size + spare)}
         resets = drawn.choice([None, drawn.randint(0, 4)])
-        self.terms = terms(drawn.randint(1, self.size), drawn.randint(0, 4), resets)
-        self.worlds = Worlds(self.terms, range(self.size))
+        most = self.size + drawn.randint(0, spare)
+        least = drawn.randint(1, self.size)
+        self.terms = terms(least, drawn.randint(0, 4), resets, most)
+        self.worlds = Worlds(self.terms, list(self.host_of.values()), self.size)
+        self.failed: Counter[int] = Counter()
+        self.lost: Set[int] = set()
+        self.excused = 0
         self.state: Dict[int, str] = dict.fromkeys(range(self.size), "starting")
         self.ready: Set[int] = set()
         self.called: Set[int] = set()
@@ -157,7 +228,7 @@ class History:
         worlds, drawn = self.worlds, self.drawn
         living = [number for number, state in self.state.items() if state != "done"]
         number = drawn.choice(living)
-        what = drawn.choice(["asks", "asks", "asks", "ready", "ready", "fails", "ends well"])
+        what = drawn.choice(["asks", "asks", "asks", "ready", "ready", "fails", "ends well", "host"])
         if what == "asks" and self.state[number] != "waiting":
             self.state[number] = "waiting"
             self.called.discard(number)
@@ -166,24 +237,51 @@ class History:
             self.ready.add(number)
             worlds.is_ready(number)
         elif what == "fails" and drawn.random() < 0.3:
-            del self.state[number]
-            self.ready.discard(number)
-            self.called.discard(number)
-            worlds.ends(number, False)
+            self.fail(number)
+        elif what == "host" and drawn.random() < 0.1:
+            self.lose(self.host_of[number])
+        elif what == "host" and drawn.random() < 0.2:
+            new = {len(self.host_of): len(self.host_of), len(self.host_of) + 1: len(self.host_of)}
+            self.host_of.update(new)
+            worlds.offers(new)
         elif what == "ends well" and number in self.ready and drawn.random() < 0.1:
             self.state[number] = "done"
             self.is_done = True
             worlds.ends(number, True)
 
+    def fail(self, number: int) -> None:
+        del self.state[number]
+        self.ready.discard(number)
+        self.called.discard(number)
+        self.failed[number] += 1
+        self.worlds.ends(number, False)
+
+    def lose(self, host: int) -> None:
+        """Before its workers have ended or after, as it comes."""
+        of_it = [number for number, its in self.host_of.items() if its == host]
+        workers = [number for number in of_it if self.state.get(number, "done") != "done"]
+        self.lost.update(of_it)
+        self.excused += len(workers)
+        self.worlds.withdraws(of_it)
+        for number in workers:
+            self.fail(number)
+
     def follow(self, test: unittest.TestCase, now: float) -> None:
         """The rules hold after the events."""
         worlds = self.worlds
-        for number in worlds.wanted():
+        wanted = worlds.wanted()
+        left = set(self.host_of) - set(self.state) - self.lost - set(wanted)
+        for number in wanted:
             test.assertNotIn(number, self.state)
+            test.assertNotIn(number, self.lost)
+            test.assertTrue(all(self.failed[number] <= self.failed[it] for it in left), "rule 3")
             self.started += 1
             self.state[number] = "starting"
             worlds.starts(number)
-        test.assertLessEqual(self.started, self.terms.restarts, "rule 3")
+        test.assertEqual(worlds.wanted(), [])
+        test.assertLessEqual(len(self.state), self.terms.most, "rule 3")
+        growth = self.terms.most - self.size + self.excused
+        test.assertLessEqual(self.started, self.terms.restarts + growth, "rule 3")
         world = worlds.advance(now)
         if world is not None:
             self.check(test, world)
@@ -205,10 +303,13 @@ class History:
         test.assertNotIn("inside", self.state.values(), "rule 1")
         test.assertGreaterEqual(len(world.workers), self.terms.least, "rule 1")
         test.assertFalse(self.is_done)
-        known = [number for number in world.workers if number in self.ready]
-        test.assertEqual(world.workers[: len(known)], known, "rule 2")
-        before = [number for number in self.last if number in known]
-        test.assertEqual([it for it in known if it in before], before, "rule 2")
+        before = [it for it in self.last if it in self.ready and it in world.workers]
+        wanted: List[int] = []
+        for number in (*before, *sorted(world.workers)):
+            of_host = (*before, *sorted(set(world.workers) - set(before)))
+            same = [it for it in of_host if self.host_of[it] == self.host_of[number]]
+            wanted += [] if number in wanted else same
+        test.assertEqual(world.workers, wanted, "rule 2")
         test.assertEqual(world.number, self.made)
         self.last, self.made = world.workers, self.made + 1
         if self.terms.resets is not None:

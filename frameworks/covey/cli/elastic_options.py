@@ -15,7 +15,7 @@ _TIMEOUT_S = 600
 
 def describe(parser: argparse.ArgumentParser) -> None:
     """Adds them."""
-    title = "ranks that come and go, for scripts with hvd.elastic.run, on one host"
+    title = "ranks that come and go, for scripts with hvd.elastic.run"
     add = parser.add_argument_group(title).add_argument
     add(
         "--min-np",
@@ -30,7 +30,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--max-num-proc",
         type=number_of_ranks,
         metavar="N",
-        help="accepted for Horovod's sake: there are never more ranks than -np",
+        help="with -H: more than -np ranks, N at most, where hosts have slots for them (default: "
+        "-np; others take the place of ranks whose host is lost)",
     )
     add(
         "--max-restarts",
@@ -60,14 +61,15 @@ def terms(arguments: argparse.Namespace, size: int) -> Optional[Terms]:
         raise LaunchError(f"--min-np {least}: there are only -np {size} ranks")
     if most is not None and most < size:
         raise LaunchError(f"--max-np {most}: there are -np {size} ranks at first")
-    if arguments.hosts or arguments.hostfile or arguments.serve or arguments.join:
+    if arguments.serve or arguments.join:
         raise LaunchError(
-            "--min-np: ranks come and go on one host only; on several, torchrun --nnodes 1:4 "
-            "--max-restarts 3 starts all ranks again, from a checkpoint (covey.torch.load)"
+            "--min-np is for one coveyrun, which starts all ranks, by ssh on other hosts (-H), and "
+            "--serve and --join for several: say either"
         )
     restarts, timeout = arguments.max_restarts, arguments.elastic_timeout
     return Terms(
         least=least,
+        most=most or size,
         restarts=_RESTARTS if restarts is None else restarts,
         resets=arguments.reset_limit,
         timeout_s=float(timeout or _TIMEOUT_S),

@@ -82,13 +82,18 @@ def plan_of(
     arguments: argparse.Namespace,
     found: Optional[Sequence[Host]],
     size: int,
+    spare: bool,
 ) -> Optional[HostPlan]:
-    """The plan of a job on `found`; None: it is on this machine alone. Raises LaunchError."""
-    if found is None or hosts.all_here(hosts.shared_out(found, size)):
+    """The plan of a job on `found`; None: it is on this machine alone. `spare`: of slots that
+    `size` ranks leave free, too. Raises LaunchError."""
+    if found is None:
+        return None
+    used = hosts.shared_out(found, sum(host.slots for host in found) if spare else size)
+    if hosts.all_here(used) and sum(host.slots for host in used) == size:
         return None
     if arguments.serve is not None or arguments.join is not None:
         raise LaunchError("-H is for one coveyrun, --serve and --join for several: say either")
-    plan = way_to(arguments, hosts.shared_out(found, size))
+    plan = way_to(arguments, used)
     return dataclasses.replace(plan, bind_gpus=arguments.bind_gpus)
 
 

@@ -296,7 +296,7 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
     if arguments.inject is not None:
         settings["COVEY_INJECT"] = arguments.inject
     elastic = elastic_options.terms(arguments, size)
-    plan = host_options.plan_of(arguments, hosts, size)
+    plan = host_options.plan_of(arguments, hosts, size, spare=elastic is not None)
     rendezvous = _rendezvous(arguments)
     return JobSpec(
         command=command,

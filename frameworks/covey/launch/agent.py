@@ -7,6 +7,11 @@ it has started. The messages of each side:
     agent     hello, ready or refused  reached       started       out, err, told, exit, deaf, lost,
                                                                    witness
 
+and while the ranks of an elastic job run, which are called workers then:
+
+    coveyrun  more (number)  world (its places, book)  tell (a worker, as in door.py)
+    agent     begun (pid)                              said (by a worker, as in door.py; port)
+
 `job` follows hello from coveyrun and is answered by ready; either side may say alive at any time.
 `covey doctor` sends `look` instead of `job`, and then asks without starting anything:
 
@@ -80,7 +85,8 @@ class Agent:
         tending = Tending(self._wire, self._inbox, self._pulse, station)
         with contextlib.closing(tending):
             pids = []
-            for process in station.start(start, self._await_readable):
+            watching = tending.selectors()
+            for process in station.start(start, self._await_readable, watching):
                 tending.add(process)
                 pids.append(process.pid)
             self._wire.send("started", pids=pids)

@@ -2,11 +2,13 @@
 
     rank      ask                       it wants a place in the next world
               ready                     it has the state of all ranks of its world
-    coveyrun  world (its number, rank, size), with the descriptor of its memory
+    coveyrun  world (its number, the place of a rank), with descriptors: its memory on this host; of
+              several hosts also their book, and what the rank listens at and asks a witness by
               come                      others wait for that rank: it is to ask for a place
               over (why)                there will be no world for it
 
-A message is one JSON object in one packet of a Unix socket. Internal.
+A message is one JSON object in one packet of a Unix socket. On other hosts than coveyrun's the
+agent is between. Internal.
 """
 
 from __future__ import annotations
@@ -14,17 +16,20 @@ from __future__ import annotations
 import json
 import os
 import socket
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from types import MappingProxyType
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-_MOST_BYTES = 1 << 12
+_MOST_BYTES, _MOST_DESCRIPTORS = 1 << 12, 8
+
+NO_FDS: Mapping[str, int] = MappingProxyType({})
 
 
 class Said(NamedTuple):
-    """A message: its kind, its fields, and a descriptor, which is the receiver's; -1: none."""
+    """A message: its kind, its fields, and descriptors by name, which are the receiver's."""
 
     kind: str
     fields: Dict[str, Any]
-    fd: int
+    fds: Dict[str, int]
 
 
 class Door:
@@ -40,14 +45,11 @@ class Door:
         self.socket = own
         self.at_end = False
 
-    def send(self, kind: str, fd: int = -1, **fields: Any) -> None:
-        """Sends a message, with a copy of `fd` unless that is -1. Nothing happens at the end."""
-        data = json.dumps({"covey": kind, **fields}).encode()
+    def send(self, kind: str, fds: Mapping[str, int] = NO_FDS, **fields: Any) -> None:
+        """Sends a message, with copies of `fds`. Nothing happens at the end."""
+        data = json.dumps({"covey": kind, "fds": list(fds), **fields}).encode()
         try:
-            if fd < 0:
-                self.socket.send(data)
-            else:
-                socket.send_fds(self.socket, [data], [fd])
+            socket.send_fds(self.socket, [data], list(fds.values()))
         except OSError:
             self.at_end = True
 
@@ -55,7 +57,7 @@ class Door:
         """The next message; None: there is none, if the socket does not block, or no more."""
         try:
             flags = socket.MSG_CMSG_CLOEXEC
-            data, fds, _, _ = socket.recv_fds(self.socket, _MOST_BYTES, 1, flags)
+            data, fds, _, _ = socket.recv_fds(self.socket, _MOST_BYTES, _MOST_DESCRIPTORS, flags)
         except BlockingIOError:
             return None
         except OSError:
@@ -64,7 +66,7 @@ class Door:
             self.at_end = True
             return None
         fields = json.loads(data)
-        return Said(str(fields.pop("covey")), fields, fds[0] if fds else -1)
+        return Said(str(fields.pop("covey")), fields, dict(zip(fields.pop("fds"), fds)))
 
     def close(self) -> None:
         """May be called again."""

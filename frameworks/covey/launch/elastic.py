@@ -1,132 +1,162 @@
-"""The worlds of an elastic job, as coveyrun makes them: `Worlds` decides, and here ranks are told.
+"""The worlds of an elastic job, as coveyrun makes them: `Worlds` decides, and here workers are told.
 
-Each world has a memory of its own, which is made when it begins. Internal.
+Each world has memory of its own on each host, which is made when it begins. Internal.
 """
 
 from __future__ import annotations
 
-import os
 import selectors
-import socket
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
-from covey.launch.door import Door, pair
-from covey.launch.hosts import places
+from covey.launch.doors import Doors
+from covey.launch.hosts import Place, places, places_of
 from covey.launch.spec import LaunchError
-from covey.launch.start import HostPart, Starter, make_memory
-from covey.launch.worlds import Terms, Worlds
+from covey.launch.start import HostPart, Starter
+from covey.launch.worlds import Terms, World, Worlds
 
 
-class Elastic:
-    """The ranks of an elastic job and their worlds. Close it.
+class Ways(Protocol):
+    """What coveyrun has to do with workers, wherever they are."""
 
-    Attributes:
-        worlds: which there are.
-        starter: starts the ranks.
-    """
+    def hosts(self) -> Sequence[int]:
+        """The hosts of all places, by number."""
+
+    def lost(self) -> Sequence[int]:
+        """The places of hosts that are lost."""
+
+    def heard(self) -> List[Tuple[int, str]]:
+        """The messages that have come: the worker and the kind of each."""
+
+    def tell(self, number: int, kind: str, **fields: object) -> None:
+        """Nothing happens where the worker has gone."""
+
+    def admit(self, world: int, seats: Mapping[int, Place]) -> None:
+        """These workers become ranks of a world. Raises LaunchError."""
+
+    def start(self, number: int) -> None:
+        """Starts a worker. Raises LaunchError."""
+
+    def ends(self, number: int) -> None:
+        """A worker has ended."""
+
+    def close(self) -> None:
+        """May be called again."""
+
+
+class Here:
+    """All workers are on this host."""
 
     def __init__(
         self,
-        terms: Terms,
         size: int,
         selector: selectors.BaseSelector,
         store: Optional[Tuple[str, int]],
+        start: Callable[[HostPart], None],
     ) -> None:
-        """`selector` returns when a rank says something; `store`: as of a HostPart."""
-        self.worlds = Worlds(terms, range(size))
-        self.starter = Starter()
-        self._size, self._store = size, store
-        self._doors: Dict[int, Door] = {}
-        self._selector = selector
+        """`selector` returns when a worker says something; `store`: as of a HostPart."""
+        self._size, self._store, self._start = size, store, start
+        self._starter = Starter()
+        self._doors = Doors([selector], self)
+        self.heard, self.ends = self._doors.heard, self._doors.drop
+        self.tell, self.admit = self._doors.tell, self._doors.admit
+
+    def hosts(self) -> Sequence[int]:
+        """As of Ways."""
+        return [0] * self._size
+
+    def lost(self) -> Sequence[int]:
+        """As of Ways."""
+        return []
 
     def part(self, number: Optional[int] = None) -> HostPart:
-        """The part of this host that starts the worker with this number; None: all first ones."""
+        """Of the worker with this number; None: of all first ones."""
         every = places([self._size])
         chosen = every if number is None else [every[number]]
-        doors = [self._door(place.rank) for place in chosen]
-        return HostPart(chosen, -1, store=self._store, doors=doors, starter=self.starter)
+        doors = [self._doors.open(place.rank) for place in chosen]
+        return HostPart(chosen, -1, store=self._store, doors=doors, starter=self._starter)
 
-    def replace(self, start: Callable[[HostPart], None]) -> None:
+    def start(self, number: int) -> None:
+        """As of Ways."""
+        try:
+            self._start(self.part(number))
+        except LaunchError:
+            self._starter.close()  # Of --preload: its process may be gone.
+            self._start(self.part(number))
+
+    def close(self) -> None:
+        """As of Ways."""
+        self._starter.close()
+        self._doors.close()
+
+
+class Elastic:
+    """The workers of an elastic job and their worlds. Close it.
+
+    Attributes:
+        worlds: which there are.
+    """
+
+    def __init__(self, terms: Terms, size: int, ways: Ways) -> None:
+        """`size` workers are started first. Owns `ways`."""
+        self.worlds = Worlds(terms, ways.hosts(), size)
+        self._ways = ways
+
+    def replace(self) -> None:
         """Starts the workers that are wanted."""
         for number in self.worlds.wanted():
             try:
-                self._start(number, start)
+                self._ways.start(number)
             except LaunchError as error:
                 self.worlds.failure = str(error)
                 return
             self.worlds.starts(number)
 
-    def _start(self, number: int, start: Callable[[HostPart], None]) -> None:
-        try:
-            start(self.part(number))
-        except LaunchError:
-            self.starter.close()  # Of --preload: its process may be gone.
-            start(self.part(number))
-
-    def _door(self, number: int) -> socket.socket:
-        """The worker's end of a new way to it."""
-        self._drop(number)
-        self._doors[number], theirs = pair()
-        self._selector.register(self._doors[number].socket, selectors.EVENT_READ, self)
-        return theirs
-
     def ends(self, number: int, is_well: bool) -> None:
         """A worker has ended."""
+        self.worlds.withdraws(self._ways.lost())
         self.worlds.ends(number, is_well)
-        self._drop(number)
+        self._ways.ends(number)
 
     def act(self, now: float) -> List[str]:
-        """Hears the ranks and tells them what follows. Returns what there is to say to the user."""
-        for number, door in list(self._doors.items()):
-            said = door.receive()
-            while said is not None:
-                if said.kind == "ask":
-                    self.worlds.asks(number)
-                elif said.kind == "ready":
-                    self.worlds.is_ready(number)
-                said = door.receive()
-            if door.at_end:
-                self._drop(number)
-        lines = [*self._make(now), *filter(None, [self.worlds.notice(now)])]
+        """Hears the workers and tells them what follows. Returns what there is to say to the
+        user."""
+        self.worlds.withdraws(self._ways.lost())
+        for number, kind in self._ways.heard():
+            if kind == "ask":
+                self.worlds.asks(number)
+            elif kind == "ready":
+                self.worlds.is_ready(number)
+        world = self.worlds.advance(now)
+        lines = [] if world is None else self._begin(world)
         for number in self.worlds.called():
-            self._tell(number, "come")
+            self._ways.tell(number, "come")
         why = self.worlds.failure or "other ranks have ended the training well"
         for number in self.worlds.dismissed():
-            self._tell(number, "over", why=why)
-        return lines
+            self._ways.tell(number, "over", why=why)
+        return [*lines, *filter(None, [self.worlds.notice(now)])]
 
-    def _make(self, now: float) -> List[str]:
-        world = self.worlds.advance(now)
-        if world is None:
-            return []
-        size = len(world.workers)
+    def _begin(self, world: World) -> List[str]:
+        hosts = self._ways.hosts()
+        seats = places_of(_numbered([hosts[number] for number in world.workers]))
         try:
-            memory = make_memory(size)
+            self._ways.admit(world.number, dict(zip(world.workers, seats)))
         except LaunchError as error:
             self.worlds.failure = str(error)
             return []
-        for rank, number in enumerate(world.workers):
-            place = {"world": world.number, "rank": rank, "size": size}
-            self._tell(number, "world", memory, **place)
-        os.close(memory)
-        return [] if world.number == 0 else [f"world {world.number + 1}: {size} ranks"]
+        of_hosts = "" if seats[0].local_size == len(seats) else f" on {seats[-1].host + 1} hosts"
+        ranks = f"{len(seats)} ranks{of_hosts}"
+        return [] if world.number == 0 else [f"world {world.number + 1}: {ranks}"]
 
     def deadlines(self) -> List[float]:
         """When `act` has something to do, event or not."""
         return self.worlds.deadlines()
 
-    def _tell(self, number: int, kind: str, fd: int = -1, **fields: object) -> None:
-        if number in self._doors:
-            self._doors[number].send(kind, fd, **fields)
-
-    def _drop(self, number: int) -> None:
-        door: Optional[Door] = self._doors.pop(number, None)
-        if door is not None:
-            self._selector.unregister(door.socket)
-            door.close()
-
     def close(self) -> None:
         """May be called again."""
-        self.starter.close()
-        for number in list(self._doors):
-            self._drop(number)
+        self._ways.close()
+
+
+def _numbered(hosts: Sequence[int]) -> List[int]:
+    """The same hosts, numbered from 0 in their order."""
+    numbers: Dict[int, int] = {}
+    return [numbers.setdefault(host, len(numbers)) for host in hosts]

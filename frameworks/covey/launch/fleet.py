@@ -107,6 +107,8 @@ class Fleet:
         self._selector = selectors.EpollSelector()
         self._heart: Optional[Heart] = None
         self._witnesses = Witnesses()
+        self._world = 0  # Of an elastic job: whose they are.
+        self.said: List[Dict[str, Any]] = []  # by workers of an elastic job, since it was emptied
         self.deaf: List[int] = []  # ranks that cannot say where they are, since it was emptied
         self.has_traces = False  # some host has
         self.job_id = secrets.token_hex(8)
@@ -117,9 +119,14 @@ class Fleet:
 
     # ---- Starting ----------------------------------------------------------------------------
 
-    def start(self, signals_fd: Optional[int], stopped: Callable[[], None]) -> List[RemoteRank]:
-        """The ranks, which have been started. `stopped` is asked when `signals_fd` is readable,
-        and raises to give up.
+    def start(
+        self,
+        signals_fd: Optional[int],
+        stopped: Callable[[], None],
+        add: Callable[[RemoteRank], None],
+    ) -> None:
+        """Starts the ranks, and adds them. `stopped` is asked when `signals_fd` is readable, and
+        raises to give up.
 
         Raises:
             LaunchError: a host cannot take part: a line for each such host says why.
@@ -144,17 +151,22 @@ class Fleet:
             "start",
             {
                 "job": self.job_id,
+                "size": self._spec.size,
                 "store": None if ready[0]["store"] is None else [addresses[0], ready[0]["store"]],
                 "book": self._book(ready),
             },
         )
         for index, started in enumerate(wait.all("started", _PREPARE_S)):
             for place, pid in zip(self._places[index], started["pids"]):
-                rank = RemoteRank(place.rank, int(pid), self._channels[index])
-                self._ranks[place.rank] = rank
+                self._add(place, int(pid))
         pulses = [channel.pulse for channel in self._channels]
         self._heart = Heart(pulses, self._plan.lease_s)
-        return list(self._ranks.values())
+        for rank in self._ranks.values():
+            add(rank)
+
+    def _add(self, place: Place, pid: int) -> RemoteRank:
+        self._ranks[place.rank] = RemoteRank(place.rank, pid, self._channels[place.host])
+        return self._ranks[place.rank]
 
     def _pump(self, channel: Channel, now: float) -> None:
         if not channel.has_ended:
@@ -173,6 +185,7 @@ class Fleet:
         spec = self._spec
         return {
             "lease_s": self._plan.lease_s,
+            "elastic": self._spec.elastic is not None,
             "counts": self._counts(),
             "host": index,
             "address": address,
@@ -205,8 +218,8 @@ class Fleet:
             raise LaunchError("\n".join(lines))
 
     def _book(self, ready: Sequence[Dict[str, Any]]) -> str:
-        """Empty: all ranks are on one host."""
-        if len(ready) == 1:
+        """Empty: all ranks are on one host, or each world of an elastic job has its own."""
+        if len(ready) == 1 or self._spec.elastic is not None:
             return ""
         entries = []
         for index, said in enumerate(ready):
@@ -235,7 +248,8 @@ class Fleet:
         """The job in words, for --verbose."""
         parts = []
         for index, channel in enumerate(self._channels):
-            ranks = [self._ranks[place.rank] for place in self._places[index]]
+            numbers = [place.rank for place in self._places[index]]
+            ranks = [self._ranks[number] for number in numbers if number in self._ranks]
             words = report.ranks_in_words([it.rank for it in ranks])
             where = f"{channel.name} ({self._addresses[index]})"
             parts.append(f"{where}: {words}, pids {[it.pid for it in ranks]}")
@@ -275,7 +289,11 @@ class Fleet:
             self.has_traces = self.has_traces or message["has_traces"]
         elif kind == "told":
             sink.told(message["text"])
-        elif kind == "witness":
+        elif kind == "said":
+            self.said.append(message)
+        elif kind == "begun":
+            self._ranks[message["rank"]].pid = message["pid"]
+        elif kind == "witness" and message["world"] == self._world:
             answer = self._witnesses.answer(bytes.fromhex(message["packet"]))
             if answer is not None:
                 channel.wire.send("witness", rank=message["rank"], packet=answer.hex())
@@ -292,6 +310,40 @@ class Fleet:
             text = f"host {shown(channel.name)} is lost, and with it {with_it}: {why}"
             for rank in ranks:
                 rank.report(1, lost=text)
+
+    # ---- Of an elastic job -------------------------------------------------------------------
+
+    @property
+    def security(self) -> str:
+        """As of the book."""
+        return self._plan.security
+
+    def hosts_of_places(self) -> List[int]:
+        """By number."""
+        return [place.host for its in self._places for place in its]
+
+    def addresses_of_places(self) -> List[str]:
+        """By number."""
+        return [self._addresses[host] for host in self.hosts_of_places()]
+
+    def lost_places(self) -> List[int]:
+        """The numbers of places on hosts that are lost."""
+        of_hosts = zip(self._channels, self._places)
+        return [place.rank for channel, its in of_hosts if channel.has_ended for place in its]
+
+    def send(self, number: int, kind: str, **fields: Any) -> None:
+        """To the host of that place."""
+        self._channels[self.hosts_of_places()[number]].wire.send(kind, **fields)
+
+    def more(self, number: int) -> RemoteRank:
+        """Has that host start a worker; its process id follows."""
+        place = next(place for its in self._places for place in its if place.rank == number)
+        self.send(number, "more", rank=number)
+        return self._add(place, 0)
+
+    def begin_world(self, world: int) -> None:
+        """It has witnesses of its own."""
+        self._world, self._witnesses = world, Witnesses()
 
     def close(self) -> None:
         """The agents end, and what they have started."""

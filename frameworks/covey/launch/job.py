@@ -18,7 +18,8 @@ import time
 from typing import List, Optional, Sequence
 
 from covey.launch import book, check, endings, report
-from covey.launch.elastic import Elastic
+from covey.launch.elastic import Elastic, Here
+from covey.launch.elastic_fleet import OnHosts
 from covey.launch.fleet import Fleet
 from covey.launch.hosts import places
 from covey.launch.node import NEWS_S, Node
@@ -91,23 +92,22 @@ class Job:
         assert self._spec.rendezvous is not None
         node = Node(self._spec.rendezvous, self._spec.size, self._say, self._port.number)
         self._node = node
-        part = node.meet(inbox.fd, lambda: self._is_stopped(inbox))
-        if part is None:
+        it = node.meet(inbox.fd, lambda: self._is_stopped(inbox))
+        if it is None:
             raise Stopped
         self._selector.register(node, selectors.EVENT_READ, node)
-        if part.book and self._spec.rendezvous.security == "auth" and not self._spec.quiet:
+        if it.book and self._spec.rendezvous.security == "auth" and not self._spec.quiet:
             self._say(book.UNENCRYPTED)
-        self._start(
-            HostPart(part.places, part.shm_fd, part.book, part.listeners, part.store), inbox
-        )
+        self._start(HostPart(it.places, it.shm_fd, it.book, it.listeners, it.store), inbox)
 
     def _start_here(self, inbox: SignalInbox) -> None:
         """Starts the job, which is on this host alone."""
         size, port = self._spec.size, self._port.number
         store = None if port is None else ("127.0.0.1", port)
         if self._spec.elastic is not None:
-            self._elastic = Elastic(self._spec.elastic, size, self._selector, store)
-            return self._start(self._elastic.part(), inbox)
+            ways = Here(size, self._selector, store, lambda part: self._start_ranks(part, inbox))
+            self._elastic = Elastic(self._spec.elastic, size, ways)
+            return self._start(ways.part(), inbox)
         memory = make_memory(size)
         try:
             self._start(HostPart(places([size]), memory, store=store), inbox)
@@ -118,8 +118,8 @@ class Job:
         """Starts the ranks. Raises Stopped, LaunchError."""
         self._size = part.places[0].size
         self._start_ranks(part, inbox)
-        ranks = f"{self._spec.size} ranks, pids {[it.pid for it in self._ranks.all]}"
-        self._tell(f"job {self._job_id}: {ranks}")
+        pids = [it.pid for it in self._ranks.all]
+        self._tell(f"job {self._job_id}: {self._spec.size} ranks, pids {pids}")
 
     def _start_ranks(self, part: HostPart, inbox: SignalInbox) -> None:
         names, stopped = (self._job_id, self._summary.fd), lambda: self._is_stopped(inbox)
@@ -134,8 +134,9 @@ class Job:
                 raise Stopped
 
         self._fleet = fleet = Fleet(self._spec, self._say)
-        for process in fleet.start(inbox.fd, look):
-            self._add(process)
+        fleet.start(inbox.fd, look, self._add)
+        if self._spec.elastic is not None:
+            self._elastic = Elastic(self._spec.elastic, self._size, OnHosts(fleet, self._add))
         self._summary.cores = fleet.cores()
         self._selector.register(fleet, selectors.EVENT_READ, fleet)
         self._tell(fleet.described())
@@ -159,16 +160,16 @@ class Job:
         except ConsoleGone:
             self._on_console_gone(now)
         self._reap(now)
-        self._change(inbox, now)
+        self._change(now)
         self._hear(now)
         self._advance_ending(now)
 
-    def _change(self, inbox: SignalInbox, now: float) -> None:
+    def _change(self, now: float) -> None:
         """The ranks of an elastic job may be others from now on."""
         if self._elastic is None:
             return
         if self._ending is None:
-            self._elastic.replace(lambda part: self._start_ranks(part, inbox))
+            self._elastic.replace()
         self._say(*self._elastic.act(now))
         self._end_ranks(signal.SIGTERM, self._elastic.worlds.superfluous())
         self._ranks.kill(self._elastic.worlds.late(now))

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import selectors
 import shutil
 import socket
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-from covey.launch import reach
+from covey.launch import reach, witness
 from covey.launch.carried import arrived
 from covey.launch.check import check_command, check_writable_folder, has_traces
 from covey.launch.environment import gpus_of
-from covey.launch.hosts import places
+from covey.launch.hosts import Place, places
 from covey.launch.process import RankProcess
 from covey.launch.spec import JobSpec, LaunchError
-from covey.launch.start import HostPart, StorePort, make_memory
+from covey.launch.start import HostPart, Starter, StorePort, make_memory
 from covey.launch.summary import Summary
+from covey.launch.workers import Workers
 
 
 class Station:
@@ -29,6 +31,7 @@ class Station:
     Attributes:
         witnesses: by rank, its requests to the keeper of witnesses, and the answers; none where
             all ranks are on one host.
+        workers: of an elastic job, whose witnesses these are; None: it is none, or does not run.
     """
 
     def __init__(self, job: Dict[str, Any]) -> None:
@@ -41,6 +44,9 @@ class Station:
         self._port = StorePort()
         self.summary = Summary()
         self.witnesses: Dict[int, socket.socket] = {}
+        self.workers: Optional[Workers] = None
+        self._starter = Starter()
+        self._start: Dict[str, Any] = {}  # The message.
 
     @property
     def store_port(self) -> Optional[int]:
@@ -76,17 +82,29 @@ class Station:
         return same and found == sys.executable
 
     def listen(self) -> List[List[Any]]:
-        """[address, port] of a new listener for each rank, and of one that the other hosts try.
-        Raises LaunchError."""
+        """[address, port] of a new listener for each rank, but for those of an elastic job, and of
+        one that the other hosts try. Raises LaunchError."""
         address = self._job["address"]
-        self._listeners = reach.listen(address, len(self._places) + 1)
+        count = 0 if self._job["elastic"] else len(self._places)
+        self._listeners = reach.listen(address, count + 1)
         return [[address, listener.getsockname()[1]] for listener in self._listeners]
 
-    def start(self, message: Dict[str, Any], wait: Callable[[Any], None]) -> Iterator[RankProcess]:
-        """Starts the ranks, one after the other. `wait`: until there is something to read there.
-        Raises LaunchError, and what `wait` raises."""
-        spec, store = self._spec, message["store"]
+    def start(
+        self,
+        message: Dict[str, Any],
+        wait: Callable[[Any], None],
+        watching: Sequence[selectors.BaseSelector],
+    ) -> Iterator[RankProcess]:
+        """Starts the ranks, one after the other. `wait`: until there is something to read there;
+        `watching`: as of `Workers`. Raises LaunchError, and what `wait` raises."""
+        spec, store, self._start = self._spec, message["store"], message
         self._listeners.pop().close()  # It has been tried.
+        if self._job["elastic"]:
+            self.workers = Workers(self._job["address"], watching)
+            self.witnesses = self.workers.witnesses
+            first = [place for place in self._places if place.rank < message["size"]]
+            yield from self._more(first, wait)
+            return
         while self._listeners and not message["book"]:
             self._listeners.pop().close()
         memory = make_memory(spec.size)
@@ -96,14 +114,31 @@ class Station:
             yield from part.start(spec, self._environ, (message["job"], self.summary.fd), wait)
         finally:
             os.close(memory)
-            for witness in theirs:
-                witness.close()
+            for it in theirs:
+                it.close()
+
+    def more(self, rank: int, wait: Callable[[Any], None]) -> RankProcess:
+        """Starts a worker of an elastic job, by its number. Errors as of `start`."""
+        its = [place for place in self._places if place.rank == rank]
+        try:
+            (process,) = self._more(its, wait)
+        except LaunchError:
+            self._starter.close()  # Of --preload: its process may be gone.
+            (process,) = self._more(its, wait)
+        return process
+
+    def _more(
+        self, chosen: Sequence[Place], wait: Callable[[Any], None]
+    ) -> Iterator[RankProcess]:
+        assert self.workers is not None
+        doors = [self.workers.doors.open(place.rank) for place in chosen]
+        names, store = (self._start["job"], self.summary.fd), self._start["store"]
+        part = HostPart(chosen, -1, store=store, doors=doors, starter=self._starter)
+        return part.start(self._spec, self._environ, names, wait) if chosen else iter(())
 
     def _witness(self, rank: int) -> socket.socket:
         """The rank's end of its way to the keeper of witnesses."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        self.witnesses[rank] = ours
+        self.witnesses[rank], theirs = witness.way()
         return theirs
 
     def has_traces(self) -> bool:
@@ -114,7 +149,10 @@ class Station:
         """May be called again."""
         for listener in self._listeners:
             listener.close()
-        for witness in self.witnesses.values():
-            witness.close()
+        self._starter.close()
+        if self.workers is not None:
+            self.workers.close()
+        for it in self.witnesses.values():
+            it.close()
         self._port.close()
         self.summary.close()

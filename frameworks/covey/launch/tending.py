@@ -11,15 +11,17 @@ import os
 import selectors
 import signal
 import time
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from covey.launch import endings
 from covey.launch.output import READ_BYTES, READS_PER_TURN
 from covey.launch.process import RankProcess
 from covey.launch.pulse import Pulse
 from covey.launch.signals import SignalInbox
+from covey.launch.spec import LaunchError
 from covey.launch.station import Station
 from covey.launch.wire import Wire
+from covey.launch.workers import Workers
 
 # With so much unsent the ranks' pipes are left alone: a rank that writes faster waits.
 _MOST_UNSENT_BYTES = 1 << 20
@@ -44,8 +46,18 @@ class Tending:
             if inbox.fd is not None:
                 selector.register(inbox.fd, selectors.EVENT_READ, None)
 
+    def selectors(self) -> Sequence[selectors.BaseSelector]:
+        """Those that it waits with; data (rank, "witness"): a request to the keeper of witnesses."""
+        return self._everything, self._but_output
+
     def add(self, process: RankProcess) -> None:
-        """A rank that was started."""
+        """A rank that was started; one with its number has ended before."""
+        before = self._ranks.get(process.rank)
+        if before is not None:
+            for fd in (before.stdout_fd, before.stderr_fd):
+                if fd in self._everything.get_map():
+                    self._everything.unregister(fd)
+            before.close()
         self._ranks[process.rank] = process
         for name, fd in (("out", process.stdout_fd), ("err", process.stderr_fd)):
             self._everything.register(fd, selectors.EVENT_READ, (process.rank, name))
@@ -82,9 +94,14 @@ class Tending:
                     self._pass_on(key.fd, rank, name, READS_PER_TURN)
         self._wire.flush()
         deaf = []
-        for message in self._wire.receive():
-            self._pulse.heard(now)
-            deaf += self._obey(message)
+        try:
+            for message in self._wire.receive():
+                self._pulse.heard(now)
+                deaf += self._obey(message)
+            for said in [] if self._station.workers is None else self._station.workers.heard():
+                self._wire.send("said", **said)
+        except LaunchError as error:
+            self._end(str(error), now)
         if deaf:
             self._wire.send("deaf", ranks=deaf)
         self._reap()
@@ -130,7 +147,9 @@ class Tending:
         except OSError:
             request = b""
         if request:
-            self._wire.send("witness", rank=rank, packet=request.hex())
+            workers = self._station.workers
+            world = 0 if workers is None else workers.world
+            self._wire.send("witness", rank=rank, world=world, packet=request.hex())
         else:
             self._everything.unregister(witness)
             self._but_output.unregister(witness)
@@ -147,12 +166,34 @@ class Tending:
                 witness.send(bytes.fromhex(message["packet"]))
         elif message["covey"] == "ask":
             return [rank for rank in message["ranks"] if not self._ranks[rank].ask_where()]
+        elif self._station.workers is not None:
+            self._obey_elastic(message, self._station.workers)
         return []
+
+    def _obey_elastic(self, message: dict, workers: Workers) -> None:
+        """The messages of an elastic job alone. Raises LaunchError."""
+        if message["covey"] == "more":
+            process = self._station.more(message["rank"], self._await_readable)
+            self.add(process)
+            self._wire.send("begun", rank=process.rank, pid=process.pid)
+        elif message["covey"] == "world":
+            workers.admit(message)
+        elif message["covey"] == "tell":
+            workers.doors.tell(message["rank"], message["what"], **message["fields"])
+
+    def _await_readable(self, it: Any) -> None:
+        """Until there is something to read; coveyrun hears that this host lives."""
+        with contextlib.closing(selectors.DefaultSelector()) as selector:
+            selector.register(it, selectors.EVENT_READ)
+            while not selector.select(max(0.0, self._pulse.deadline() - time.monotonic())):
+                self._pulse.beat(time.monotonic())
 
     def _reap(self) -> None:
         for process in self._ranks.values():
             if process.returncode is not None or process.poll() is None:
                 continue
+            if self._station.workers is not None:
+                self._station.workers.drop(process.rank)
             if process.exit_fd is not None:
                 for selector in (self._everything, self._but_output):
                     selector.unregister(process.exit_fd)
@@ -174,14 +215,19 @@ class Tending:
             why = self._why_to_end(now)
             if why is None:
                 return
-            if why:
-                self._wire.send("lost", text=why)
-            self._ending = endings.Ending(endings.AFTER_TERMINATE, None, now)
+            self._end(why, now)
+        assert self._ending is not None
         number = self._ending.due(now)
         while number is not None:
             for process in self._ranks.values():
                 process.signal_group(number)
             number = self._ending.due(now)
+
+    def _end(self, why: str, now: float) -> None:
+        """Begins to end the ranks. `why`, unless it is empty, is told to coveyrun."""
+        if why:
+            self._wire.send("lost", text=why)
+        self._ending = endings.Ending(endings.AFTER_TERMINATE, None, now)
 
     def _why_to_end(self, now: float) -> Optional[str]:
         """None: nothing says so. Empty: coveyrun knows."""
@@ -205,5 +251,7 @@ class Tending:
             self._wire.flush()
         for process in self._ranks.values():
             process.close()
+        if self._station.workers is not None:
+            self._station.workers.close()
         self._everything.close()
         self._but_output.close()

@@ -11,7 +11,7 @@ import os
 import threading
 from typing import Any, Dict, List
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Number of what the messages say; both sides have the same one."""
 
 _READ_BYTES = 1 << 18

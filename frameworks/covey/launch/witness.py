@@ -11,6 +11,7 @@ A rank asks through its agent. Requests and answers are as in core/api/witness_d
 
 from __future__ import annotations
 
+import socket
 import struct
 from typing import Dict, Optional, Tuple
 
@@ -18,6 +19,13 @@ _REQUEST = struct.Struct("<QQQ")
 _ANSWER = struct.Struct("<QQQ?")
 _MOST_RECORD_BYTES = 256
 _MOST_RECORDS = 1 << 16
+
+
+def way() -> Tuple[socket.socket, socket.socket]:
+    """The agent's end of a rank's way to the keeper, which does not block, and the rank's."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    return ours, theirs
 
 
 class Witnesses:

@@ -1,8 +1,8 @@
 """The worlds of an elastic job: which workers are its ranks, and when others are. Values only: no
 clock, no process, no socket.
 
-A *worker* is a process of the job, under a number that another one may get after it. A *world* is
-the workers that are ranks together, until one of them comes or goes.
+A *place* has a number and a host: a process may run there. A *worker* is the process that does, by
+the place's number. A *world* is the workers that are ranks together, until one comes or goes.
 
 | a worker is | event                                      | it is then                           |
 | ----------- | ------------------------------------------ | ------------------------------------ |
@@ -12,23 +12,26 @@ the workers that are ranks together, until one of them comes or goes.
 | in a world  | it says that it has the common state       | ready, until it ends                 |
 | in a world  | it asks for a place                        | waiting                              |
 | any         | it ends well                               | done: no further world is made       |
-| any         | it fails                                   | gone: its number is free             |
+| any         | it fails                                   | gone: its place is free              |
 
 Rules:
 1. A world is made when no worker is in one, and `least` are waiting. The first one waits for all
    workers that are starting, a later one for none: they come to the next.
 2. Workers that are ready come first, in the order of their ranks before; the others follow by
-   number. So rank 0 has the state, if there is one.
-3. A number that is free gets another process, at most `restarts` times in all.
+   number. So rank 0 has the state, if there is one. Then those of a host stand behind its first.
+3. Processes that have failed are replaced, at most `restarts` of them, but for those that went with
+   their host. There are more, up to `most`, at places where none has failed. Free places where
+   fewest have failed come first.
 4. A worker in a world for which ready ones wait for `timeout_s` is late: it is to be ended.
 5. The job has failed when a worker fails and none that is ready is left, when fewer than `least`
    can come, when they do not come within `timeout_s`, and instead of one world more than `resets`
-   after the first.
+   after the first. Where hosts may come, fewer than `least` are waited for.
 """
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set
+from collections import Counter
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set
 
 NOTICE_S = 10.0
 STARTING, WAITING, INSIDE, DONE = "starting", "waiting", "inside", "done"
@@ -39,15 +42,19 @@ class Terms(NamedTuple):
 
     Attributes:
         least: ranks that a world needs.
-        restarts: how many processes may be started in the place of others.
+        most: ranks that the job has at most.
+        restarts: how many processes that have failed may be replaced.
         resets: how many worlds may follow the first; None: any number.
         timeout_s: for so long a world may wait for `least` workers.
+        may_grow: hosts may come while the job runs.
     """
 
     least: int
+    most: int
     restarts: int
     resets: Optional[int]
     timeout_s: float
+    may_grow: bool = False
 
 
 class World(NamedTuple):
@@ -65,15 +72,18 @@ class Worlds:
         made: how many worlds were made.
     """
 
-    def __init__(self, terms: Terms, workers: Sequence[int]) -> None:
-        """`workers`: the numbers of those that are started first."""
+    def __init__(self, terms: Terms, hosts: Sequence[int], size: int) -> None:
+        """`hosts`: of the places, by number. `size` workers are started first, at the first."""
         self._terms = terms
-        self._states: Dict[int, str] = {number: STARTING for number in workers}
+        self._host_of: Dict[int, int] = dict(enumerate(hosts))
+        self._states: Dict[int, str] = {number: STARTING for number in range(size)}
         self._last: List[int] = []  # The last world.
         self._ready: Set[int] = set()
         self._called: Set[int] = set()
-        self._free: List[int] = []
+        self._free: Set[int] = set(range(size, len(hosts)))
+        self._failed: Counter[int] = Counter()  # Processes, by place.
         self._left = terms.restarts
+        self._full = size  # Workers, were none of them missing.
         self._since: Optional[float] = None  # No world for so long, though one asks for a place.
         self._held: Optional[float] = None  # Ready workers wait for some in a world for so long.
         self._late: Set[int] = set()
@@ -91,10 +101,24 @@ class Worlds:
 
     # ---- Events ------------------------------------------------------------------------------
 
+    def offers(self, numbers: Mapping[int, int]) -> None:
+        """There are new places: their hosts, by number."""
+        self._host_of.update(numbers)
+        self._free.update(numbers)
+
+    def withdraws(self, numbers: Iterable[int]) -> None:
+        """These places are lost; their workers end, too. May be called again."""
+        for number in set(numbers) & set(self._host_of):
+            del self._host_of[number]
+            self._free.discard(number)
+
     def starts(self, number: int) -> None:
-        """A process was started under a free number."""
+        """A process was started at a free place."""
         self._free.remove(number)
-        self._left -= 1
+        if self._replaceable() > 0:
+            self._left -= 1
+        else:
+            self._full += 1
         self._states[number] = STARTING
 
     def asks(self, number: int) -> None:
@@ -117,7 +141,11 @@ class Worlds:
         self._late.discard(number)
         was_ready = bool(self._ready)
         self._ready.discard(number)
-        self._free.append(number)
+        if number in self._host_of:
+            self._failed[number] += 1
+            self._free.add(number)
+        else:
+            self._full -= 1
         if was_ready and not self._ready:
             self.failure = "no rank is left that has the state of the training"
         elif not self._ready:
@@ -126,10 +154,17 @@ class Worlds:
     # ---- What follows from them --------------------------------------------------------------
 
     def wanted(self) -> List[int]:
-        """The numbers under which a process is to be started."""
+        """The places where a process is to be started."""
         if self.failure or self.is_done:
             return []
-        return sorted(self._free)[: self._left]
+        free = sorted(self._free, key=lambda it: (self._failed[it], it))
+        replaced = free[: self._replaceable()]
+        more = [number for number in free[len(replaced) :] if self._failed[number] == 0]
+        return replaced + more[: self._terms.most - self._full]
+
+    def _replaceable(self) -> int:
+        """So many missing workers may be replaced."""
+        return min(self._left, self._full - len(self._states))
 
     def called(self) -> List[int]:
         """Workers that are to be told that others wait for them; each is named once."""
@@ -170,10 +205,11 @@ class Worlds:
             return self._make(waiting)
         self._since = (now if self._since is None else self._since) if waiting else None
         can_come = len(waiting) + len(starting) + len(self.wanted())
-        if can_come < self._terms.least:
+        if can_come < self._terms.least and not self._terms.may_grow:
+            why = f"--max-restarts {self._terms.restarts}" if self._free else "no host has room"
             self.failure = (
                 f"{can_come} of {self._terms.least} ranks are left (--min-np), and no more are "
-                f"started: --max-restarts {self._terms.restarts}"
+                f"started: {why}"
             )
         elif self._since is not None and now >= self._since + self._terms.timeout_s:
             self.failure = (
@@ -188,12 +224,18 @@ class Worlds:
             self.failure = f"the ranks would change once more than --reset-limit {limit}"
             return None
         before = [number for number in self._last if number in self._ready & set(waiting)]
-        workers = before + sorted(set(waiting) - set(before))
+        workers = self._by_host(before + sorted(set(waiting) - set(before)))
         for number in workers:
             self._states[number] = INSIDE
         self._last, self._since = list(workers), None
         self.made += 1
         return World(self.made - 1, workers)
+
+    def _by_host(self, workers: Sequence[int]) -> List[int]:
+        """Those of a host follow the first of them, in this order."""
+        hosts = [self._host_of.get(number, -1) for number in workers]
+        places = sorted(range(len(workers)), key=lambda it: (hosts.index(hosts[it]), it))
+        return [workers[place] for place in places]
 
     def late(self, now: float) -> List[int]:
         """Workers of rule 4; each is named once."""
