@@ -10,6 +10,14 @@ from covey.launch.spec import LaunchError
 from covey.launch.worlds import Terms
 
 _RESTARTS = 3
+_OTHERS = (
+    "--max-np",
+    "--max-restarts",
+    "--host-discovery-script",
+    "--slots-per-host",
+    "--reset-limit",
+    "--elastic-timeout",
+)
 _TIMEOUT_S = 600
 
 
@@ -39,6 +47,19 @@ def describe(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"start at most N processes in the place of others (default: {_RESTARTS})",
     )
+    add(
+        "--host-discovery-script",
+        metavar="COMMAND",
+        help="instead of -H: each second it prints the hosts that the job may use now, a line "
+        "HOST or HOST:N each; hosts join the job, and leave it, as it says",
+    )
+    add(
+        "--slots-per-host",
+        "--slots",
+        type=number_of_ranks,
+        metavar="N",
+        help="of a host for which it prints no number (default: 1)",
+    )
     add("--reset-limit", type=count, metavar="N", help="end the job when ranks change once more")
     add(
         "--elastic-timeout",
@@ -49,11 +70,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def terms(arguments: argparse.Namespace, size: int) -> Optional[Terms]:
-    """Those of an elastic job of `size` ranks at first; None: it is none. Raises LaunchError."""
+def terms(arguments: argparse.Namespace, size: int, is_on_hosts: bool) -> Optional[Terms]:
+    """Those of an elastic job of `size` ranks at first; None: it is none. `is_on_hosts`: hosts are
+    named or listed. Raises LaunchError."""
     least, most = arguments.min_np, arguments.max_np
     if least is None:
-        for name in ("--max-np", "--max-restarts", "--reset-limit", "--elastic-timeout"):
+        for name in _OTHERS:
             if getattr(arguments, name[2:].replace("-", "_")) is not None:
                 raise LaunchError(f"{name} needs --min-np N, the number of ranks that must be left")
         return None
@@ -73,4 +95,5 @@ def terms(arguments: argparse.Namespace, size: int) -> Optional[Terms]:
         restarts=_RESTARTS if restarts is None else restarts,
         resets=arguments.reset_limit,
         timeout_s=float(timeout or _TIMEOUT_S),
+        may_grow=is_on_hosts,
     )

@@ -66,13 +66,9 @@ FLAGS: Tuple[Flag, ...] = (
 )
 
 _ABSENT: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
-    ("say -H HOST:N for each host, or slots=N in the --hostfile", ("--slots-per-host",)),
     (
-        "--min-np N lets ranks of this host come and go; hosts stay as they are",
-        (
-            *("--host-discovery-script", "--slots"),
-            *("--blacklist-cooldown-range", "--cooldown-range"),
-        ),
+        "a host that was lost is tried again after 5 s, then 10 s, 20 s, ... 300 s; leave it out",
+        ("--blacklist-cooldown-range", "--cooldown-range"),
     ),
     (
         "there is no MPI underneath; leave it out",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -12,6 +13,7 @@ from typing import List, Optional, Sequence
 from covey.cli.values import host_list, port
 from covey.launch import hosts
 from covey.launch.book import SECURITIES
+from covey.launch.discovery import Discovery
 from covey.launch.rendezvous_handler import knob_seconds, start_timeout_s
 from covey.launch.spec import Host, HostPlan, LaunchError
 
@@ -59,12 +61,26 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def named(arguments: argparse.Namespace) -> Optional[List[Host]]:
-    """The hosts that the command names; None: it names none. Raises LaunchError."""
+    """The hosts that the command names, or its script lists, as soon as these have -np slots; None:
+    there are none. Raises LaunchError."""
+    if arguments.host_discovery_script is not None:
+        return _listed(arguments)
     if arguments.hosts is not None and arguments.hostfile is not None:
         raise LaunchError("-H and --hostfile: say one of them")
     if arguments.hostfile is not None:
         return hosts.read_file(arguments.hostfile)
     return None if arguments.hosts is None else list(arguments.hosts)
+
+
+def _listed(arguments: argparse.Namespace) -> List[Host]:
+    if arguments.hosts is not None or arguments.hostfile is not None:
+        raise LaunchError("--host-discovery-script, -H and --hostfile: say one of them")
+    if arguments.num_proc is None:
+        raise LaunchError("-np N is missing: so many slots the script has to list for the start")
+    size, limit_s = arguments.num_proc, arguments.start_timeout or start_timeout_s()
+    script, slots = arguments.host_discovery_script, arguments.slots_per_host or 1
+    with contextlib.closing(Discovery(script, slots, [], lambda text: None)) as discovery:
+        return discovery.first(lambda its: sum(it.slots for it in its) >= size, limit_s)
 
 
 def size_of(arguments: argparse.Namespace, found: Optional[Sequence[Host]]) -> int:
@@ -82,19 +98,26 @@ def plan_of(
     arguments: argparse.Namespace,
     found: Optional[Sequence[Host]],
     size: int,
-    spare: bool,
+    most: Optional[int],
 ) -> Optional[HostPlan]:
-    """The plan of a job on `found`; None: it is on this machine alone. `spare`: of slots that
-    `size` ranks leave free, too. Raises LaunchError."""
+    """The plan of a job on `found`; None: it is on this machine alone. `most`: ranks of an elastic
+    job, which may use all slots. Raises LaunchError."""
     if found is None:
         return None
-    used = hosts.shared_out(found, sum(host.slots for host in found) if spare else size)
-    if hosts.all_here(used) and sum(host.slots for host in used) == size:
+    used = hosts.shared_out(found, size) if most is None else hosts.enough(found, most)
+    is_growing = arguments.host_discovery_script is not None
+    is_full = sum(host.slots for host in found) == size
+    if hosts.all_here(used) and (most is None or (is_full and not is_growing)):
         return None
     if arguments.serve is not None or arguments.join is not None:
         raise LaunchError("-H is for one coveyrun, --serve and --join for several: say either")
-    plan = way_to(arguments, used)
-    return dataclasses.replace(plan, bind_gpus=arguments.bind_gpus)
+    return dataclasses.replace(
+        way_to(arguments, used),
+        bind_gpus=arguments.bind_gpus,
+        spare=list(found)[len(used) :] if most is not None else (),
+        script=arguments.host_discovery_script or "",
+        slots=arguments.slots_per_host or 1,
+    )
 
 
 def way_to(arguments: argparse.Namespace, found: Sequence[Host]) -> HostPlan:

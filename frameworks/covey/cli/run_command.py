@@ -295,8 +295,8 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings[as_horovod.VARIABLE] = "1"
     if arguments.inject is not None:
         settings["COVEY_INJECT"] = arguments.inject
-    elastic = elastic_options.terms(arguments, size)
-    plan = host_options.plan_of(arguments, hosts, size, spare=elastic is not None)
+    elastic = elastic_options.terms(arguments, size, hosts is not None)
+    plan = host_options.plan_of(arguments, hosts, size, elastic and elastic.most)
     rendezvous = _rendezvous(arguments)
     return JobSpec(
         command=command,

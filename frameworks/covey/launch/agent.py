@@ -11,6 +11,8 @@ and while the ranks of an elastic job run, which are called workers then:
 
     coveyrun  more (number)  world (its places, book)  tell (a worker, as in door.py)
     agent     begun (pid)                              said (by a worker, as in door.py; port)
+    coveyrun  try (a host that comes)
+    agent     tried
 
 `job` follows hello from coveyrun and is answered by ready; either side may say alive at any time.
 `covey doctor` sends `look` instead of `job`, and then asks without starting anything:

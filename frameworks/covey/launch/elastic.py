@@ -21,8 +21,11 @@ class Ways(Protocol):
     def hosts(self) -> Sequence[int]:
         """The hosts of all places, by number."""
 
-    def lost(self) -> Sequence[int]:
-        """The places of hosts that are lost."""
+    def gone(self) -> Sequence[int]:
+        """The places of hosts that are lost, or leave."""
+
+    def came(self, now: float) -> Mapping[int, int]:
+        """New places: their hosts, by number."""
 
     def heard(self) -> List[Tuple[int, str]]:
         """The messages that have come: the worker and the kind of each."""
@@ -38,6 +41,9 @@ class Ways(Protocol):
 
     def ends(self, number: int) -> None:
         """A worker has ended."""
+
+    def deadlines(self, now: float) -> List[float]:
+        """When `came` has something to do, event or not."""
 
     def close(self) -> None:
         """May be called again."""
@@ -64,7 +70,15 @@ class Here:
         """As of Ways."""
         return [0] * self._size
 
-    def lost(self) -> Sequence[int]:
+    def gone(self) -> Sequence[int]:
+        """As of Ways."""
+        return []
+
+    def came(self, now: float) -> Mapping[int, int]:
+        """As of Ways."""
+        return {}
+
+    def deadlines(self, now: float) -> List[float]:
         """As of Ways."""
         return []
 
@@ -113,14 +127,16 @@ class Elastic:
 
     def ends(self, number: int, is_well: bool) -> None:
         """A worker has ended."""
-        self.worlds.withdraws(self._ways.lost())
+        self.worlds.withdraws(self._ways.gone())
         self.worlds.ends(number, is_well)
         self._ways.ends(number)
 
     def act(self, now: float) -> List[str]:
         """Hears the workers and tells them what follows. Returns what there is to say to the
         user."""
-        self.worlds.withdraws(self._ways.lost())
+        self.worlds.withdraws(self._ways.gone())
+        if not self.worlds.is_over:
+            self.worlds.offers(self._ways.came(now))
         for number, kind in self._ways.heard():
             if kind == "ask":
                 self.worlds.asks(number)
@@ -136,8 +152,8 @@ class Elastic:
         return [*lines, *filter(None, [self.worlds.notice(now)])]
 
     def _begin(self, world: World) -> List[str]:
-        hosts = self._ways.hosts()
-        seats = places_of(_numbered([hosts[number] for number in world.workers]))
+        hosts = [self.worlds.host_of(number) for number in world.workers]
+        seats = places_of(_numbered(hosts))
         try:
             self._ways.admit(world.number, dict(zip(world.workers, seats)))
         except LaunchError as error:
@@ -147,9 +163,10 @@ class Elastic:
         ranks = f"{len(seats)} ranks{of_hosts}"
         return [] if world.number == 0 else [f"world {world.number + 1}: {ranks}"]
 
-    def deadlines(self) -> List[float]:
+    def deadlines(self, now: float) -> List[float]:
         """When `act` has something to do, event or not."""
-        return self.worlds.deadlines()
+        of_ways = [] if self.worlds.is_over else self._ways.deadlines(now)
+        return [*self.worlds.deadlines(), *of_ways]
 
     def close(self) -> None:
         """May be called again."""

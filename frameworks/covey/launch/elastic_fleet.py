@@ -6,28 +6,48 @@ Internal.
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from covey.launch import book
-from covey.launch.fleet import Fleet, RemoteRank
+from covey.launch.arrivals import Arrivals
+from covey.launch.discovery import Discovery
+from covey.launch.elastic import Elastic
+from covey.launch.fleet import Fleet
 from covey.launch.hosts import Place
+from covey.launch.remote_rank import RemoteRank
+from covey.launch.spec import JobSpec
 
 
 class OnHosts:
     """Ways (elastic.py) by agents."""
 
-    def __init__(self, fleet: Fleet, add: Callable[[RemoteRank], None]) -> None:
-        """Borrows `fleet`, which has started. `add`: a worker is being started."""
-        self._fleet, self._add = fleet, add
+    def __init__(
+        self,
+        fleet: Fleet,
+        arrivals: Arrivals,
+        discovery: Optional[Discovery],
+        add: Callable[[RemoteRank], None],
+    ) -> None:
+        """Borrows `fleet`, which has started, and owns the others. `add`: a worker is being
+        started."""
+        self._fleet, self._arrivals, self._discovery = fleet, arrivals, discovery
+        self._add = add
         self._ports: Dict[int, int] = {}  # Of those that ask for a place.
 
     def hosts(self) -> Sequence[int]:
         """As of Ways."""
-        return self._fleet.hosts_of_places()
+        return [place.host for _, place in sorted(self._fleet.places().items())]
 
-    def lost(self) -> Sequence[int]:
+    def gone(self) -> Sequence[int]:
         """As of Ways."""
-        return self._fleet.lost_places()
+        return self._fleet.gone_places()
+
+    def came(self, now: float) -> Mapping[int, int]:
+        """As of Ways."""
+        listed = None if self._discovery is None else self._discovery.news(now)
+        if listed is not None:
+            self._arrivals.want(listed)
+        return self._arrivals.take(now)
 
     def heard(self) -> List[Tuple[int, str]]:
         """As of Ways."""
@@ -41,20 +61,20 @@ class OnHosts:
 
     def admit(self, world: int, seats: Mapping[int, Place]) -> None:
         """As of Ways."""
-        text = ""
+        text, places = "", self._fleet.places()
         if any(place.local_size != place.size for place in seats.values()):
-            addresses = self._fleet.addresses_of_places()
+            addresses = self._fleet.addresses()
             entries = [
-                book.Entry(place.lowest, addresses[number], self._ports[number])
+                book.Entry(place.lowest, addresses[places[number].host], self._ports[number])
                 for number, place in sorted(seats.items(), key=lambda it: it[1].rank)
             ]
             text = book.text_of(book.draw_key(), self._fleet.security, entries)
         self._fleet.begin_world(world)
-        of_host: Dict[int, Dict[str, object]] = {}
+        of_host: Dict[int, Dict[int, object]] = {}
         for number, place in seats.items():
             of_host.setdefault(place.host, {})[number] = dataclasses.asdict(place)
-        for places in of_host.values():
-            self._fleet.send(min(places), "world", world=world, places=places, book=text)
+        for its in of_host.values():
+            self._fleet.send(min(its), "world", world=world, places=its, book=text)
 
     def start(self, number: int) -> None:
         """As of Ways."""
@@ -64,5 +84,33 @@ class OnHosts:
         """As of Ways."""
         self._ports.pop(number, None)
 
+    def deadlines(self, now: float) -> List[float]:
+        """As of Ways."""
+        found = [self._arrivals.deadline(now)]
+        if self._discovery is not None:
+            found.append(self._discovery.deadline(now))
+        return [it for it in found if it is not None]
+
     def close(self) -> None:
         """As of Ways."""
+        self._arrivals.close()
+        if self._discovery is not None:
+            self._discovery.close()
+
+
+def elastic_on(
+    fleet: Fleet,
+    spec: JobSpec,
+    add: Callable[[RemoteRank], None],
+    say: Callable[[str], None],
+) -> Optional[Elastic]:
+    """The workers of `fleet`, which has started; None: the job is not elastic. `add`: as of
+    OnHosts."""
+    if spec.elastic is None:
+        return None
+    assert spec.plan is not None
+    plan, discovery = spec.plan, None
+    if plan.script:
+        discovery = Discovery(plan.script, plan.slots, [*plan.hosts, *plan.spare], say)
+    arrivals = Arrivals(fleet, plan, spec.elastic.most, say)
+    return Elastic(spec.elastic, spec.size, OnHosts(fleet, arrivals, discovery, add))

@@ -7,11 +7,12 @@ other) -> started. A host that fails in one ends the start, after the others hav
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import os
 import secrets
 import selectors
-import signal
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence
+from typing import Any, Callable, Container, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from covey.errors import shown
 from covey.launch import book, identity, network, reach, report
@@ -19,66 +20,13 @@ from covey.launch.carried import carried
 from covey.launch.channel import Channel, end_all
 from covey.launch.hosts import Place, places
 from covey.launch.pulse import Heart
-from covey.launch.spec import JobSpec, LaunchError
+from covey.launch.remote_rank import RemoteRank
+from covey.launch.spec import Host, JobSpec, LaunchError
 from covey.launch.waiting import Waiting
 from covey.launch.witness import Witnesses
 
 # A host may import the package, and preload modules, for so long.
-_PREPARE_S = 120.0
-
-
-class RemoteRank:
-    """A rank on a host, as a RankProcess is one here."""
-
-    stdout_fd: Optional[int] = None
-    stderr_fd: Optional[int] = None
-    exit_fd: Optional[int] = None  # Its end comes with the news.
-    is_watched = True
-
-    def __init__(self, rank: int, pid: int, channel: Channel) -> None:
-        self.rank, self.pid, self.host = rank, pid, shown(channel.name)
-        self.returncode: Optional[int] = None
-        self.out_of_memory = False
-        self.lost = ""
-        self._channel = channel
-        self._reported: Optional[int] = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its end is known, `poll` or not."""
-        return self._reported is not None
-
-    def is_on(self, channel: Channel) -> bool:
-        """Whether that is its host."""
-        return self._channel is channel
-
-    def report(self, code: int, out_of_memory: bool = False, lost: str = "") -> None:
-        """Its end, as the host has told; `lost`: as nobody has told, in words."""
-        if self._reported is None:
-            self._reported, self.out_of_memory, self.lost = code, out_of_memory, lost
-
-    def poll(self) -> Optional[int]:
-        """As RankProcess's."""
-        self.returncode = self._reported
-        return self.returncode
-
-    def signal_group(self, number: int) -> None:
-        """As RankProcess's, a moment later."""
-        if self._reported is None:
-            self._channel.wire.send("signal", ranks=[self.rank], number=int(number))
-
-    def kill(self) -> None:
-        """As RankProcess's, without waiting."""
-        self.signal_group(signal.SIGKILL)
-
-    def ask_where(self) -> bool:
-        """As RankProcess's, but it may turn out to be deaf: see `Fleet.deaf`."""
-        if self._reported is None:
-            self._channel.wire.send("ask", ranks=[self.rank])
-        return self._reported is None
-
-    def close(self) -> None:
-        """Nothing is held here."""
+PREPARE_S = 120.0
 
 
 class Sink(Protocol):
@@ -99,16 +47,18 @@ class Fleet:
         assert spec.plan is not None
         self._spec, self._plan, self._say = spec, spec.plan, say
         self._channels: List[Channel] = []
-        self._places: List[List[Place]] = [[] for _ in spec.plan.hosts]
-        for place in places(self._counts()):
-            self._places[place.host].append(place)
+        slots = [host.slots for host in spec.plan.hosts]
+        self._places = {place.rank: place for place in places(slots)}
         self._addresses: List[str] = []  # of the ranks' listeners, by host
         self._ranks: Dict[int, RemoteRank] = {}
         self._selector = selectors.EpollSelector()
         self._heart: Optional[Heart] = None
+        self._store: Optional[List[Any]] = None  # The address and port of that which rank 0 serves.
         self._witnesses = Witnesses()
         self._world = 0  # Of an elastic job: whose they are.
+        self._retired: List[Channel] = []
         self.said: List[Dict[str, Any]] = []  # by workers of an elastic job, since it was emptied
+        self.tried: List[Tuple[Channel, Dict[str, Any]]] = []  # by hosts; likewise
         self.deaf: List[int] = []  # ranks that cannot say where they are, since it was emptied
         self.has_traces = False  # some host has
         self.job_id = secrets.token_hex(8)
@@ -132,62 +82,63 @@ class Fleet:
             LaunchError: a host cannot take part: a line for each such host says why.
         """
         for host in self._plan.hosts:
-            self._channels.append(Channel(host, self._plan, os.environ))
-            self._selector.register(self._channels[-1].wire.read_fd, selectors.EVENT_READ)
-        wait = Waiting(self._channels, self._pump, (self, signals_fd), stopped)
-        ours = identity.own()
-        self._send_all("hello", ours)
+            self._channels.append(self.connect(host))
+        wait = Waiting(self._channels, self.pump, (self, signals_fd), stopped)
         for channel, hello in zip(self._channels, wait.all("hello", self._plan.timeout_s)):
             channel.hello = hello
+        ours = identity.own()
         _refuse({c: identity.difference(ours, c.hello) for c in self._channels})
-        networks = [network.of_hello(channel.name, channel.hello) for channel in self._channels]
-        addresses = self._addresses = network.choose(networks, self._plan.network)
+        addresses = self._addresses = network.choose(self.networks(), self._plan.network)
         self._tell_of_choices()
         for index, (channel, address) in enumerate(zip(self._channels, addresses)):
-            channel.wire.send("job", **self._job(index, address))
-        ready = wait.all("ready", _PREPARE_S)
+            channel.wire.send("job", **self.job(address, self._on(index)))
+        ready = wait.all("ready", PREPARE_S)
         self._check_reach(ready, wait)
-        self._send_all(
-            "start",
-            {
-                "job": self.job_id,
-                "size": self._spec.size,
-                "store": None if ready[0]["store"] is None else [addresses[0], ready[0]["store"]],
-                "book": self._book(ready),
-            },
-        )
-        for index, started in enumerate(wait.all("started", _PREPARE_S)):
-            for place, pid in zip(self._places[index], started["pids"]):
-                self._add(place, int(pid))
-        pulses = [channel.pulse for channel in self._channels]
-        self._heart = Heart(pulses, self._plan.lease_s)
+        if ready[0]["store"] is not None:
+            self._store = [addresses[0], ready[0]["store"]]
+        begin = self.begin(range(self._spec.size), self._book(ready))
+        for channel in self._channels:
+            channel.wire.send("start", **begin)
+        self._heart = Heart([channel.pulse for channel in self._channels], self._plan.lease_s)
+        for index, started in enumerate(wait.all("started", PREPARE_S)):
+            for place, pid in zip(self._on(index), started["pids"]):
+                self._ranks[place.rank] = RemoteRank(place.rank, int(pid), self._channels[index])
         for rank in self._ranks.values():
             add(rank)
 
-    def _add(self, place: Place, pid: int) -> RemoteRank:
-        self._ranks[place.rank] = RemoteRank(place.rank, pid, self._channels[place.host])
-        return self._ranks[place.rank]
+    def connect(self, host: Host) -> Channel:
+        """A new agent there, which has been greeted. Raises LaunchError."""
+        channel = Channel(host, self._plan, os.environ)
+        self._selector.register(channel.wire.read_fd, selectors.EVENT_READ)
+        channel.wire.send("hello", **identity.own())
+        return channel
 
-    def _pump(self, channel: Channel, now: float) -> None:
+    def pump(self, channel: Channel, now: float) -> None:
+        """Takes what has come there."""
         if not channel.has_ended:
             channel.pump(now)
             if channel.has_ended:
                 self._selector.unregister(channel.wire.read_fd)
 
-    def _send_all(self, kind: str, fields: Dict[str, Any]) -> None:
-        for channel in self._channels:
-            channel.wire.send(kind, **fields)
+    def _on(self, host: int) -> List[Place]:
+        return [place for place in self._places.values() if place.host == host]
 
-    def _counts(self) -> List[int]:
-        return [host.slots for host in self._plan.hosts]
+    def networks(self) -> List[network.HostNetworks]:
+        """Those of all hosts."""
+        return [network.of_hello(channel.name, channel.hello) for channel in self._channels]
 
-    def _job(self, index: int, address: str) -> Dict[str, Any]:
+    def begin(self, numbers: Sequence[int], text: str) -> Dict[str, Any]:
+        """The message by which a host starts those of its ranks that have these numbers."""
+        ranks = list(numbers)
+        return {"job": self.job_id, "ranks": ranks, "store": self._store, "book": text}
+
+    def job(self, address: str, its: Sequence[Place]) -> Dict[str, Any]:
+        """The message by which a host prepares its places."""
         spec = self._spec
         return {
             "lease_s": self._plan.lease_s,
             "elastic": self._spec.elastic is not None,
-            "counts": self._counts(),
-            "host": index,
+            "places": [dataclasses.asdict(place) for place in its],
             "address": address,
             "cwd": os.getcwd(),
             "environ": carried(os.environ),
@@ -223,7 +174,7 @@ class Fleet:
             return ""
         entries = []
         for index, said in enumerate(ready):
-            for place, (address, port) in zip(self._places[index], said["listeners"]):
+            for place, (address, port) in zip(self._on(index), said["listeners"]):
                 entries.append(book.Entry(place.lowest, address, port))
         return book.text_of(book.draw_key(), self._plan.security, entries)
 
@@ -248,8 +199,7 @@ class Fleet:
         """The job in words, for --verbose."""
         parts = []
         for index, channel in enumerate(self._channels):
-            numbers = [place.rank for place in self._places[index]]
-            ranks = [self._ranks[number] for number in numbers if number in self._ranks]
+            ranks = [it for it in self._ranks.values() if it.is_on(channel)]
             words = report.ranks_in_words([it.rank for it in ranks])
             where = f"{channel.name} ({self._addresses[index]})"
             parts.append(f"{where}: {words}, pids {[it.pid for it in ranks]}")
@@ -267,17 +217,19 @@ class Fleet:
     def take(self, sink: Sink, now: float) -> None:
         """Passes on what has come. An error of `sink` comes through; the rest comes next time."""
         for channel in self._channels:
-            self._pump(channel, now)
+            self.pump(channel, now)
         for channel in self._channels:
             while channel.messages:
                 self._on_message(channel, channel.messages.popleft(), sink, now)
-            if channel.has_ended:
+            if channel in self._retired and not self._running_on(channel):
+                self._retired.remove(channel)
+                self.drop(channel)
+            elif channel.has_ended:
                 self._lose(channel, channel.why_lost())
             elif channel.pulse.is_silent(now):
                 text = f"nothing was heard of it for {self._plan.lease_s:g} s (COVEY_LEASE)"
                 self._lose(channel, text)
-                self._selector.unregister(channel.wire.read_fd)
-                channel.abandon()
+                self.drop(channel)
 
     def _on_message(self, channel: Channel, message: dict, sink: Sink, now: float) -> None:
         kind = message["covey"]
@@ -291,6 +243,8 @@ class Fleet:
             sink.told(message["text"])
         elif kind == "said":
             self.said.append(message)
+        elif kind == "tried":
+            self.tried.append((channel, message))
         elif kind == "begun":
             self._ranks[message["rank"]].pid = message["pid"]
         elif kind == "witness" and message["world"] == self._world:
@@ -302,9 +256,12 @@ class Fleet:
         elif kind == "lost":
             self._lose(channel, shown(message["text"]))
 
+    def _running_on(self, channel: Channel) -> List[RemoteRank]:
+        return [it for it in self._ranks.values() if it.is_on(channel) and not it.is_over]
+
     def _lose(self, channel: Channel, why: str) -> None:
         """Its ranks count as ended. Nothing happens when they have."""
-        ranks = [it for it in self._ranks.values() if it.is_on(channel) and not it.is_over]
+        ranks = self._running_on(channel)
         if ranks:
             with_it = report.ranks_in_words([it.rank for it in ranks])
             text = f"host {shown(channel.name)} is lost, and with it {with_it}: {why}"
@@ -318,28 +275,65 @@ class Fleet:
         """As of the book."""
         return self._plan.security
 
-    def hosts_of_places(self) -> List[int]:
-        """By number."""
-        return [place.host for its in self._places for place in its]
+    def places(self) -> Dict[int, Place]:
+        """By number; `host` counts all that have been of the job."""
+        return dict(self._places)
 
-    def addresses_of_places(self) -> List[str]:
-        """By number."""
-        return [self._addresses[host] for host in self.hosts_of_places()]
+    def addresses(self) -> List[str]:
+        """Where the ranks of each host listen."""
+        return list(self._addresses)
 
-    def lost_places(self) -> List[int]:
-        """The numbers of places on hosts that are lost."""
-        of_hosts = zip(self._channels, self._places)
-        return [place.rank for channel, its in of_hosts if channel.has_ended for place in its]
+    def live(self) -> List[Channel]:
+        """The hosts that are neither lost nor about to leave."""
+        return [it for it in self._channels if not it.has_ended and it not in self._retired]
+
+    def gone_places(self) -> List[int]:
+        """The numbers of places on other hosts."""
+        live = self.live()
+        return [n for n, place in self._places.items() if self._channels[place.host] not in live]
+
+    def join(self, channel: Channel, address: str, its: Sequence[Place]) -> Dict[int, int]:
+        """A host with these `new_places` is one of the job. Returns its number for each."""
+        host = len(self._channels)
+        self._channels.append(channel)
+        self._addresses.append(address)
+        self._places.update((it.rank, dataclasses.replace(it, host=host)) for it in its)
+        if self._heart is not None:
+            self._heart.add(channel.pulse)
+        return {place.rank: host for place in its}
+
+    def new_places(self, slots: int, taken: Container[int]) -> List[Place]:
+        """For a host that is to join: the lowest numbers that no place has, nor `taken`."""
+        gone = {number for number in self.gone_places() if self._is_free(number)}
+        free = (n for n in itertools.count() if n in gone or n not in self._places)
+        numbers = list(itertools.islice((n for n in free if n not in taken), slots))
+        size = max(len(self._places), numbers[-1] + 1)
+        first, host = numbers[0], len(self._channels)
+        return [Place(n, size, at, slots, 0, 1, host, first) for at, n in enumerate(numbers)]
+
+    def _is_free(self, number: int) -> bool:
+        return number not in self._ranks or self._ranks[number].is_over
+
+    def retire(self, channel: Channel) -> None:
+        """That host is to leave: its agent ends when no rank is left there."""
+        self._retired.append(channel)
+
+    def drop(self, channel: Channel) -> None:
+        """That agent ends; nothing it says counts."""
+        if not channel.has_ended:
+            self._selector.unregister(channel.wire.read_fd)
+            channel.abandon()
 
     def send(self, number: int, kind: str, **fields: Any) -> None:
         """To the host of that place."""
-        self._channels[self.hosts_of_places()[number]].wire.send(kind, **fields)
+        self._channels[self._places[number].host].wire.send(kind, **fields)
 
     def more(self, number: int) -> RemoteRank:
         """Has that host start a worker; its process id follows."""
-        place = next(place for its in self._places for place in its if place.rank == number)
         self.send(number, "more", rank=number)
-        return self._add(place, 0)
+        channel = self._channels[self._places[number].host]
+        self._ranks[number] = RemoteRank(number, 0, channel)
+        return self._ranks[number]
 
     def begin_world(self, world: int) -> None:
         """It has witnesses of its own."""

@@ -65,34 +65,44 @@ def read_file(path: str) -> List[Host]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise LaunchError(f"--hostfile {path}: {why}") from error
+    try:
+        hosts = parse_lines(lines)
+    except LaunchError as error:
+        raise LaunchError(f"--hostfile {path}: {error}") from error
+    if not hosts:
+        raise LaunchError(f"--hostfile {path}: it names no host")
+    return hosts
+
+
+def parse_lines(lines: Sequence[str], slots: int = 1) -> List[Host]:
+    """The hosts of such lines. `slots`: of one without a number.
+
+    Raises:
+        LaunchError: a line is not as it should be; names it.
+    """
     hosts = []
     for number, line in enumerate(lines, 1):
         line = line.partition("#")[0].strip()
         if line:
             try:
-                hosts.append(_of_line(line))
+                hosts.append(_of_line(line, slots))
             except LaunchError as error:
-                raise LaunchError(f"--hostfile {path}, line {number}: {error}") from error
-    if not hosts:
-        raise LaunchError(f"--hostfile {path}: it names no host")
-    try:
-        return merged(hosts)
-    except LaunchError as error:
-        raise LaunchError(f"--hostfile {path}: {error}") from error
+                raise LaunchError(f"line {number}: {error}") from error
+    return merged(hosts)
 
 
-def _of_line(line: str) -> Host:
+def _of_line(line: str, slots: int) -> Host:
     name, _, rest = line.partition(" ")
-    host, rest = _host(name), _OTHER_KEYS.sub("", rest).strip()
+    host, rest = _host(name, slots), _OTHER_KEYS.sub("", rest).strip()
     if not rest:
         return host
     found = _SLOTS.fullmatch(rest)
-    if found is None or host.slots != 1:
+    if found is None or host == _host(name, slots + 1):  # It has a number.
         raise LaunchError(f"{line} is not HOST, HOST:SLOTS or HOST slots=N")
     return Host(host.name, _number(host.name, found.group(1)))
 
 
-def _host(text: str) -> Host:
+def _host(text: str, slots: int = 1) -> Host:
     if text.count(":") > 1 and "[" not in text:
         raise LaunchError(f"{text}: an IPv6 address stands in brackets, as [{text}]:2")
     found = _HOST.fullmatch(text)
@@ -101,7 +111,7 @@ def _host(text: str) -> Host:
     name = (found["user"] or "") + (found["six"] or found["name"])
     if name.startswith("-"):
         raise LaunchError(f"{name} is no name of a host")
-    return Host(name, 1 if found["slots"] is None else _number(name, found["slots"]))
+    return Host(name, slots if found["slots"] is None else _number(name, found["slots"]))
 
 
 def _number(name: str, text: str) -> int:
@@ -166,6 +176,15 @@ def shared_out(hosts: Sequence[Host], size: int) -> List[Host]:
             result.append(Host(host.name, min(left, host.slots)))
         left -= host.slots
     return result
+
+
+def enough(hosts: Sequence[Host], size: int) -> List[Host]:
+    """The first hosts that have slots for so many ranks together; all, if they have not."""
+    found: List[Host] = []
+    for host in hosts:
+        if sum(it.slots for it in found) < size:
+            found.append(host)
+    return found
 
 
 def places(counts: Sequence[int]) -> List[Place]:

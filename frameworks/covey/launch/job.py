@@ -19,7 +19,7 @@ from typing import List, Optional, Sequence
 
 from covey.launch import book, check, endings, report
 from covey.launch.elastic import Elastic, Here
-from covey.launch.elastic_fleet import OnHosts
+from covey.launch.elastic_fleet import elastic_on
 from covey.launch.fleet import Fleet
 from covey.launch.hosts import places
 from covey.launch.node import NEWS_S, Node
@@ -135,8 +135,7 @@ class Job:
 
         self._fleet = fleet = Fleet(self._spec, self._say)
         fleet.start(inbox.fd, look, self._add)
-        if self._spec.elastic is not None:
-            self._elastic = Elastic(self._spec.elastic, self._size, OnHosts(fleet, self._add))
+        self._elastic = elastic_on(fleet, self._spec, self._add, self._say)
         self._summary.cores = fleet.cores()
         self._selector.register(fleet, selectors.EVENT_READ, fleet)
         self._tell(fleet.described())
@@ -209,7 +208,7 @@ class Job:
         if self._fleet is not None:
             deadlines.append(self._fleet.deadline(now))
         if self._elastic is not None:
-            deadlines += self._elastic.deadlines()
+            deadlines += self._elastic.deadlines(now)
         if self._asked:
             deadlines.append(now + endings.QUIET_S)
         if any(not process.is_watched for process in self._ranks.running()):

@@ -48,14 +48,18 @@ class Heart:
 
     def __init__(self, pulses: Sequence[Pulse], lease_s: float) -> None:
         """Begins. Close it before the wires."""
-        self._pulses, self._wait_s = pulses, lease_s / (2 * _BEATS_PER_LEASE)
+        self._pulses, self._wait_s = list(pulses), lease_s / (2 * _BEATS_PER_LEASE)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="covey-heart", daemon=True)
         self._thread.start()
 
+    def add(self, pulse: Pulse) -> None:
+        """One more."""
+        self._pulses.append(pulse)
+
     def _run(self) -> None:
         while not self._stopped.wait(self._wait_s):
-            for pulse in self._pulses:
+            for pulse in list(self._pulses):
                 pulse.beat(time.monotonic())
 
     def close(self) -> None:

@@ -62,6 +62,9 @@ class HostPlan:
         bind_gpus: each rank sees one GPU of its host.
         timeout_s: how long a host may take to answer.
         lease_s: after so long a silence coveyrun or a host counts as dead.
+        spare: further hosts, for an elastic job that has lost some of its own.
+        script: a command that lists the hosts of such a job; empty: they stay the same.
+        slots: of a host for which it prints no number.
     """
 
     hosts: Sequence[Host]
@@ -72,6 +75,9 @@ class HostPlan:
     bind_gpus: bool = False
     timeout_s: float = 30.0
     lease_s: float = 10.0
+    spare: Sequence[Host] = ()
+    script: str = ""
+    slots: int = 1
 
 
 @dataclass(frozen=True)

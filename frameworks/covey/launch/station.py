@@ -17,7 +17,7 @@ from covey.launch import reach, witness
 from covey.launch.carried import arrived
 from covey.launch.check import check_command, check_writable_folder, has_traces
 from covey.launch.environment import gpus_of
-from covey.launch.hosts import Place, places
+from covey.launch.hosts import Place
 from covey.launch.process import RankProcess
 from covey.launch.spec import JobSpec, LaunchError
 from covey.launch.start import HostPart, Starter, StorePort, make_memory
@@ -37,7 +37,7 @@ class Station:
     def __init__(self, job: Dict[str, Any]) -> None:
         """`job`: the message, see fleet.py."""
         self._job = job
-        self._places = [place for place in places(job["counts"]) if place.host == job["host"]]
+        self._places = [Place(**place) for place in job["places"]]
         self._listeners: List[socket.socket] = []
         self._environ: Dict[str, str] = {}
         self._spec = JobSpec(size=len(self._places), **job["spec"])
@@ -102,7 +102,7 @@ class Station:
         if self._job["elastic"]:
             self.workers = Workers(self._job["address"], watching)
             self.witnesses = self.workers.witnesses
-            first = [place for place in self._places if place.rank < message["size"]]
+            first = [place for place in self._places if place.rank in message["ranks"]]
             yield from self._more(first, wait)
             return
         while self._listeners and not message["book"]:

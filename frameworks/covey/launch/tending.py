@@ -13,7 +13,7 @@ import signal
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-from covey.launch import endings
+from covey.launch import endings, reach
 from covey.launch.output import READ_BYTES, READS_PER_TURN
 from covey.launch.process import RankProcess
 from covey.launch.pulse import Pulse
@@ -176,6 +176,10 @@ class Tending:
             process = self._station.more(message["rank"], self._await_readable)
             self.add(process)
             self._wire.send("begun", rank=process.rank, pid=process.pid)
+        elif message["covey"] == "try":
+            address, port = message["where"]
+            why = reach.failures([(address, port)], message["limit_s"])
+            self._wire.send("tried", where=message["where"], why=why.get(0, ""))
         elif message["covey"] == "world":
             workers.admit(message)
         elif message["covey"] == "tell":

@@ -91,6 +91,15 @@ class Worlds:
         self.failure = ""
         self.made = 0
 
+    def host_of(self, number: int) -> int:
+        """The host of a place."""
+        return self._host_of[number]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further world is made."""
+        return bool(self.failure) or self.is_done
+
     @property
     def is_done(self) -> bool:
         """Whether a worker has ended well: no further world is made."""
@@ -107,7 +116,7 @@ class Worlds:
         self._free.update(numbers)
 
     def withdraws(self, numbers: Iterable[int]) -> None:
-        """These places are lost; their workers end, too. May be called again."""
+        """These places are no more; their workers are to end. May be called again."""
         for number in set(numbers) & set(self._host_of):
             del self._host_of[number]
             self._free.discard(number)
@@ -155,7 +164,7 @@ class Worlds:
 
     def wanted(self) -> List[int]:
         """The places where a process is to be started."""
-        if self.failure or self.is_done:
+        if self.is_over:
             return []
         free = sorted(self._free, key=lambda it: (self._failed[it], it))
         replaced = free[: self._replaceable()]
@@ -168,23 +177,29 @@ class Worlds:
 
     def called(self) -> List[int]:
         """Workers that are to be told that others wait for them; each is named once."""
-        if self.is_done or not self._those(WAITING):
+        if self.is_done or not (self._those(WAITING) or self._placeless()):
             return []
         new = [number for number in self._those(INSIDE) if number not in self._called]
         self._called.update(new)
         return new
 
+    def _placeless(self) -> List[int]:
+        """Workers whose place is no more."""
+        return [number for number in self._states if number not in self._host_of]
+
     def superfluous(self) -> List[int]:
-        """Workers that have never been ready, and never will; each is named once."""
-        if not self.is_done:
-            return []
-        found = [it for it in self._those(STARTING, WAITING) if it not in self._ready]
+        """Workers that are in no world and never will; each is named once."""
+        outside = self._those(STARTING, WAITING)
+        if self.is_done:
+            found = [number for number in outside if number not in self._ready]
+        else:
+            found = [number for number in self._placeless() if number in outside]
         self._states.update(dict.fromkeys(found, INSIDE))  # They are about to end.
         return found
 
     def dismissed(self) -> List[int]:
         """Other workers that ask for a place in vain; each is named once."""
-        if not self.is_done and not self.failure:
+        if not self.is_over:
             return []
         found = [it for it in self._those(WAITING) if it in self._ready or not self.is_done]
         self._states.update(dict.fromkeys(found, INSIDE))  # They go on, or end, by themselves.
@@ -193,17 +208,17 @@ class Worlds:
     def advance(self, now: float) -> Optional[World]:
         """The world that is made now; None: not yet, or `failure` says why."""
         waiting, inside = self._those(WAITING), self._those(INSIDE)
-        is_over = bool(self.failure) or self.is_done
-        is_held = not is_over and bool(inside) and not self._ready.isdisjoint(waiting)
-        self._held = (now if self._held is None else self._held) if is_held else None
-        if is_over or inside:
+        waiting = [number for number in waiting if number in self._host_of]
+        is_held = not self.is_over and bool(inside) and not self._ready.isdisjoint(waiting)
+        self._held = self._begun(self._held, now) if is_held else None
+        if self.is_over or inside:
             self._since = None
             return None
         starting = self._those(STARTING)
         is_complete = not starting if self.made == 0 else True
         if is_complete and len(waiting) >= self._terms.least:
             return self._make(waiting)
-        self._since = (now if self._since is None else self._since) if waiting else None
+        self._since = self._begun(self._since, now) if waiting else None
         can_come = len(waiting) + len(starting) + len(self.wanted())
         if can_come < self._terms.least and not self._terms.may_grow:
             why = f"--max-restarts {self._terms.restarts}" if self._free else "no host has room"
@@ -217,6 +232,12 @@ class Worlds:
                 f"{self._terms.timeout_s:g} s (--elastic-timeout)"
             )
         return None
+
+    def _begun(self, before: Optional[float], now: float) -> float:
+        """The beginning of a wait, which may have begun before."""
+        if before is None:
+            self._noticed = 0
+        return now if before is None else before
 
     def _make(self, waiting: List[int]) -> Optional[World]:
         if self._terms.resets is not None and self.made > self._terms.resets:
@@ -233,7 +254,7 @@ class Worlds:
 
     def _by_host(self, workers: Sequence[int]) -> List[int]:
         """Those of a host follow the first of them, in this order."""
-        hosts = [self._host_of.get(number, -1) for number in workers]
+        hosts = [self._host_of[number] for number in workers]
         places = sorted(range(len(workers)), key=lambda it: (hosts.index(hosts[it]), it))
         return [workers[place] for place in places]
 
@@ -246,22 +267,29 @@ class Worlds:
         return found
 
     def notice(self, now: float) -> str:
-        """A line each 10 s of such waiting, which names the workers; else empty."""
+        """A line each 10 s of waiting in vain, for ranks or for hosts; else empty."""
+        since = self._waited_since()
+        if since is None or now < since + NOTICE_S * (self._noticed + 1):
+            return ""
+        self._noticed += 1
+        here, away = (" ".join(f"[{n}]" for n in self._those(it)) for it in (WAITING, INSIDE))
+        limit = f"{self._terms.timeout_s:g} s"
         if self._held is None:
-            self._noticed = 0
-        elif now >= self._held + NOTICE_S * (self._noticed + 1):
-            self._noticed += 1
-            here, away = (" ".join(f"[{n}]" for n in self._those(it)) for it in (WAITING, INSIDE))
             return (
-                f"for {now - self._held:.0f} s {here} waited for {away} to come to an operation or "
-                f"state.commit(); after {self._terms.timeout_s:g} s that is killed "
-                "(--elastic-timeout)"
+                f"for {now - since:.0f} s {here} waited for others: --min-np {self._terms.least}; "
+                f"after {limit} the job ends (--elastic-timeout)"
             )
-        return ""
+        return (
+            f"for {now - since:.0f} s {here} waited for {away} to come to an operation or "
+            f"state.commit(); after {limit} that is killed (--elastic-timeout)"
+        )
+
+    def _waited_since(self) -> Optional[float]:
+        """When ready workers began to wait for some in a world, or for as many as a world needs."""
+        return self._since if self._held is None else self._held
 
     def deadlines(self) -> List[float]:
         """When `advance`, `late` and `notice` have something to do, event or not."""
         found = [it + self._terms.timeout_s for it in (self._since, self._held) if it is not None]
-        if self._held is not None:
-            found.append(self._held + NOTICE_S * (self._noticed + 1))
-        return found
+        since = self._waited_since()
+        return found if since is None else [*found, since + NOTICE_S * (self._noticed + 1)]

@@ -1,0 +1,131 @@
+"""The user's program that lists the hosts a job may use, as horovodrun's --host-discovery-script.
+
+It prints a line HOST or HOST:SLOTS for each, and is run again and again. Internal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from typing import IO, Callable, List, Optional, Sequence
+
+from covey.errors import shown
+from covey.launch.hosts import parse_lines
+from covey.launch.spec import Host, LaunchError
+
+PERIOD_S = 1.0
+_LIMIT_S = 30.0
+_POLL_S = 0.02  # While it runs; mostly for milliseconds.
+_MOST_CHARACTERS = 1000
+
+
+class Discovery:
+    """Runs it. Close it.
+
+    Attributes:
+        program: a command of the shell.
+    """
+
+    def __init__(
+        self, program: str, slots: int, last: Sequence[Host], say: Callable[[str], None]
+    ) -> None:
+        """`slots`: of a host for which it prints no number; `last`: those it has listed before."""
+        self.program = program
+        self._slots, self._say = slots, say
+        self._process: Optional[subprocess.Popen] = None
+        self._outputs: List[IO[bytes]] = []  # What it prints, and its errors.
+        self._began = 0.0
+        self._next = 0.0
+        self._last: Sequence[Host] = last
+        self._fault = ""
+
+    def first(self, is_enough: Callable[[Sequence[Host]], bool], limit_s: float) -> List[Host]:
+        """The hosts, as soon as they are enough.
+
+        Raises:
+            LaunchError: they were not within `limit_s`; or the program fails.
+        """
+        until, last = time.monotonic() + limit_s, "no host"
+        while True:
+            now = time.monotonic()
+            listed = self._advance(now)
+            if self._fault:
+                raise LaunchError(self._fault)
+            if listed is not None and is_enough(listed):
+                return listed
+            if listed:
+                last = ", ".join(f"{host.name}:{host.slots}" for host in listed)
+            if now > until:
+                raise LaunchError(
+                    f"--host-discovery-script {self.program}: after {limit_s:g} s "
+                    f"(--start-timeout) it lists {last}"
+                )
+            time.sleep(max(0.0, self.deadline(now) - now))
+
+    def news(self, now: float) -> Optional[List[Host]]:
+        """The hosts, if they are others than before. Does not wait. A failure is said once, and
+        changes nothing."""
+        before = self._fault
+        listed = self._advance(now)
+        if self._fault and self._fault != before:
+            self._say(self._fault)
+        if listed is None or listed == self._last:
+            return None
+        self._last = listed
+        return listed
+
+    def deadline(self, now: float) -> float:
+        """When to ask for `news`."""
+        return self._next if self._process is None else now + _POLL_S
+
+    def _advance(self, now: float) -> Optional[List[Host]]:
+        if self._process is None and now >= self._next:
+            self._begin(now)
+        if self._process is None or self._process.poll() is None:
+            if self._process is not None and now > self._began + _LIMIT_S:
+                self._end(now)
+                self._fault = f"--host-discovery-script {self.program}: ended after {_LIMIT_S:g} s"
+            return None
+        code = self._process.returncode
+        text, errors = self._end(now)
+        try:
+            if code:
+                words = shown(errors.strip())[-_MOST_CHARACTERS:]
+                raise LaunchError(f"exit code {code}{words and ': ' + words}")
+            listed, self._fault = parse_lines(text.splitlines(), self._slots), ""
+            return listed
+        except LaunchError as error:
+            self._fault = f"--host-discovery-script {self.program}: {error}"
+            return None
+
+    def _begin(self, now: float) -> None:
+        self._outputs, self._began = [tempfile.TemporaryFile(), tempfile.TemporaryFile()], now
+        self._process = subprocess.Popen(
+            ["sh", "-c", self.program],
+            stdin=subprocess.DEVNULL,
+            stdout=self._outputs[0],
+            stderr=self._outputs[1],
+            start_new_session=True,
+        )
+
+    def _end(self, now: float) -> List[str]:
+        """What it has printed, and its errors; it is ended if it has not."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        texts = []
+        for output in self._outputs:
+            output.seek(0)
+            texts.append(output.read().decode("utf-8", "replace"))
+            output.close()
+        self._process, self._next = None, now + PERIOD_S
+        return texts
+
+    def close(self) -> None:
+        """May be called again."""
+        if self._process is not None:
+            self._end(0.0)
