@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Dict, Iterator, Mapping
+import threading
+import time
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional
 
+from covey import _native
 from covey.errors import Aborted, InvalidArgument, Unsupported
 from covey.launch import door
 from covey.launched_by import OF_TORCHRUN
@@ -17,6 +20,13 @@ from covey.state import state
 
 _DESCRIPTOR = "COVEY_ELASTIC_FD"
 _NONE = {"book_fd": -1, "listen_fd": -1, "witness_fd": -1}  # Of a world on one host.
+
+
+class _Lost(NamedTuple):
+    """Ranks whose host is lost. `until`: these are seen to be lost here, or are given up."""
+
+    ranks: List[int]
+    until: float
 
 
 class ElasticJob:
@@ -37,17 +47,46 @@ class ElasticJob:
             raise InvalidArgument(f"{_DESCRIPTOR}={fd}: {error.strerror}") from error
         self.is_called = self.is_inside = self.is_over = False
         self.world = -1
+        self._lost: Optional[_Lost] = None
+        self._thread = 0  # Which has asked for the place.
 
     def look(self) -> bool:
         """Whether other ranks wait for this one. Does not wait."""
         self._door.socket.setblocking(False)
         try:
             said = self._door.receive()
+            while said is not None:
+                self._take(said)
+                said = self._door.receive()
         finally:
             self._door.socket.setblocking(True)
-        if said is not None and said.kind == "come":
-            self.is_called = True
         return self.is_called
+
+    def _take(self, said: door.Said) -> None:
+        if said.kind == "come":
+            self.is_called = True
+        elif said.kind == "lost" and said.fields["world"] == self.world:
+            until = time.monotonic() + float(said.fields["after_s"])
+            self._lost = _Lost(list(said.fields["ranks"]), until)
+
+    def check(self) -> None:
+        """A thread that waits in the core calls it every 50 ms.
+
+        Raises:
+            Aborted: coveyrun has lost the host of ranks that this one may wait for, and its system
+                still answers: the processes are frozen, or coveyrun has no way to it. Each wait in
+                this world ends so.
+        """
+        if threading.get_ident() != self._thread:
+            return
+        self.look()
+        if self._lost is None or time.monotonic() < self._lost.until:
+            return
+        unseen = sorted(set(self._lost.ranks) - set(_native.lost_ranks()))
+        if unseen:
+            from covey.launch.report import ranks_in_words
+
+            raise Aborted(f"the host of {ranks_in_words(unseen)} is lost, says coveyrun")
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
@@ -71,6 +110,7 @@ class ElasticJob:
         from covey.launch.environment import place_variables
         from covey.launch.hosts import Place
 
+        self._thread, self._lost = threading.get_ident(), None
         self._door.send("ask")
         while True:
             said = self._door.receive()

@@ -113,11 +113,14 @@ class State:
 
     def help(self) -> None:
         """Any thread that waits in the core calls it every 50 ms: a rank may wait for one that can
-        go on only with what this one has. What another thread is at may be half done."""
+        go on only with what this one has. What another thread is at may be half done. Raises
+        Aborted in an elastic job: ends the wait, see `ElasticJob.check`."""
         here = threading.get_ident()
         for helper, thread in list(self._helpers.items()):
             if thread == here:
                 helper.help()
+        if self.elastic is not None:
+            self.elastic.check()
 
     def add_optimizer(self, optimizer: Any) -> None:
         """Keeps a distributed optimizer as long as it lives."""

@@ -49,12 +49,12 @@ class WorldsTest(unittest.TestCase):
         self.assertEqual(worlds.wanted(), [0])
         worlds.starts(0)
         worlds.asks(2)
-        self.assertEqual(worlds.called(), [1])
-        self.assertEqual(worlds.called(), [], "each once")
+        self.assertEqual(worlds.called(0.0), [1])
+        self.assertEqual(worlds.called(0.0), [], "each once")
         worlds.asks(1)
         self.assertEqual(worlds.advance(1.0), World(1, [1, 2]))
         worlds.asks(0)
-        self.assertEqual(worlds.called(), [1, 2])
+        self.assertEqual(worlds.called(1.0), [1, 2])
         worlds.asks(1)
         self.assertIsNone(worlds.advance(2.0))
         worlds.asks(2)
@@ -136,7 +136,35 @@ class WorldsTest(unittest.TestCase):
         self.assertIsNone(worlds.advance(0.0))
         self.assertEqual((worlds.superfluous(), worlds.dismissed()), ([2], [1]))
         self.assertEqual((worlds.superfluous(), worlds.dismissed()), ([], []))
-        self.assertEqual((worlds.called(), worlds.wanted(), worlds.failure), ([], [], ""))
+        self.assertEqual((worlds.called(0.0), worlds.wanted(), worlds.failure), ([], [], ""))
+
+
+class NewcomersTest(unittest.TestCase):
+    def test_those_that_start_together_come_together(self) -> None:
+        worlds = first_world(3, terms())
+        for number in (1, 2):
+            worlds.ends(number, False)
+            worlds.starts(number)
+        worlds.asks(1)
+        self.assertEqual((worlds.called(7.0), worlds.deadlines()), ([], [12.0]))
+        worlds.asks(2)
+        self.assertEqual((worlds.called(8.0), worlds.deadlines()), ([0], []))
+
+    def test_one_that_does_not_ask_is_waited_for_so_long(self) -> None:
+        worlds = first_world(3, terms())
+        for number in (1, 2):
+            worlds.ends(number, False)
+            worlds.starts(number)
+        worlds.asks(1)
+        self.assertEqual((worlds.called(7.0), worlds.called(11.9)), ([], []))
+        self.assertEqual((worlds.called(12.0), worlds.deadlines()), ([0], []))
+
+    def test_a_rank_that_has_left_its_world_waits_for_none_of_them(self) -> None:
+        worlds = first_world(3, terms())
+        worlds.ends(1, False)
+        worlds.starts(1)
+        worlds.asks(2)
+        self.assertEqual(worlds.called(7.0), [0])
 
 
 class HostsTest(unittest.TestCase):
@@ -216,6 +244,7 @@ class History:
         self.failed: Counter[int] = Counter()
         self.lost: Set[int] = set()
         self.excused = 0
+        self.knocked: Optional[float] = None  # New ones wait for those in a world since then.
         self.state: Dict[int, str] = dict.fromkeys(range(self.size), "starting")
         self.ready: Set[int] = set()
         self.called: Set[int] = set()
@@ -240,6 +269,10 @@ class History:
             self.fail(number)
         elif what == "host" and drawn.random() < 0.1:
             self.lose(self.host_of[number])
+        elif what == "host" and drawn.random() < 0.1:  # It leaves.
+            of_it = [it for it, its in self.host_of.items() if its == self.host_of[number]]
+            self.lost.update(of_it)
+            worlds.withdraws(of_it)
         elif what == "host" and drawn.random() < 0.2:
             new = {len(self.host_of): len(self.host_of), len(self.host_of) + 1: len(self.host_of)}
             self.host_of.update(new)
@@ -254,6 +287,7 @@ class History:
         self.ready.discard(number)
         self.called.discard(number)
         self.failed[number] += 1
+        self.excused += number in self.lost
         self.worlds.ends(number, False)
 
     def lose(self, host: int) -> None:
@@ -261,7 +295,6 @@ class History:
         of_it = [number for number, its in self.host_of.items() if its == host]
         workers = [number for number in of_it if self.state.get(number, "done") != "done"]
         self.lost.update(of_it)
-        self.excused += len(workers)
         self.worlds.withdraws(of_it)
         for number in workers:
             self.fail(number)
@@ -285,21 +318,34 @@ class History:
         world = worlds.advance(now)
         if world is not None:
             self.check(test, world)
-        waiting = [number for number, state in self.state.items() if state == "waiting"]
+        waiting = [
+            it for it, state in self.state.items() if state == "waiting" and it not in self.lost
+        ]
         inside = [number for number, state in self.state.items() if state == "inside"]
         if not worlds.failure and not self.is_done and not inside:
             starting = "starting" in self.state.values()
             is_first = self.made == 0 and starting
             test.assertTrue(is_first or len(waiting) < self.terms.least, "rule 1: none is made")
         if waiting and inside and not self.is_done:
-            for number in worlds.called():
+            for number in worlds.called(now):
                 test.assertNotIn(number, self.called, "each once")
                 self.called.add(number)
-            test.assertEqual(self.called & set(inside), set(inside))
+            self.knocked = now if self.knocked is None else self.knocked
+            is_new = not self.ready & set(waiting) and not self.lost & set(self.state)
+            if not (is_new and "starting" in self.state.values() and now < self.knocked + 5):
+                test.assertEqual(self.called & set(inside), set(inside), "rule 6")
+        else:
+            self.knocked = None
+            self.called.update(worlds.called(now))
+        for number in worlds.superfluous():
+            test.assertIn(self.state[number], ("waiting", "starting"))
+            test.assertTrue(self.is_done or number in self.lost)
+            self.fail(number)
 
     def check(self, test: unittest.TestCase, world: World) -> None:
         states = {self.state[number] for number in world.workers}
         test.assertEqual(states, {"waiting"})
+        test.assertFalse(self.lost & set(world.workers))
         test.assertNotIn("inside", self.state.values(), "rule 1")
         test.assertGreaterEqual(len(world.workers), self.terms.least, "rule 1")
         test.assertFalse(self.is_done)

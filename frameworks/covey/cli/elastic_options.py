@@ -9,6 +9,7 @@ from covey.cli.values import count, number_of_ranks, seconds
 from covey.launch.spec import LaunchError
 from covey.launch.worlds import Terms
 
+NEEDS_LEAST = "{} needs --min-np N, the number of ranks that must be left"
 _RESTARTS = 3
 _OTHERS = (
     "--max-np",
@@ -77,7 +78,7 @@ def terms(arguments: argparse.Namespace, size: int, is_on_hosts: bool) -> Option
     if least is None:
         for name in _OTHERS:
             if getattr(arguments, name[2:].replace("-", "_")) is not None:
-                raise LaunchError(f"{name} needs --min-np N, the number of ranks that must be left")
+                raise LaunchError(NEEDS_LEAST.format(name))
         return None
     if least > size:
         raise LaunchError(f"--min-np {least}: there are only -np {size} ranks")

@@ -10,6 +10,7 @@ import shlex
 import sys
 from typing import List, Optional, Sequence
 
+from covey.cli.elastic_options import NEEDS_LEAST
 from covey.cli.values import host_list, port
 from covey.launch import hosts
 from covey.launch.book import SECURITIES
@@ -75,6 +76,8 @@ def named(arguments: argparse.Namespace) -> Optional[List[Host]]:
 def _listed(arguments: argparse.Namespace) -> List[Host]:
     if arguments.hosts is not None or arguments.hostfile is not None:
         raise LaunchError("--host-discovery-script, -H and --hostfile: say one of them")
+    if arguments.min_np is None:
+        raise LaunchError(NEEDS_LEAST.format("--host-discovery-script"))
     if arguments.num_proc is None:
         raise LaunchError("-np N is missing: so many slots the script has to list for the start")
     size, limit_s = arguments.num_proc, arguments.start_timeout or start_timeout_s()

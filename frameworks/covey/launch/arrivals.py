@@ -103,18 +103,16 @@ class Arrivals:
 
     # ---- Which are connected to, and when ----------------------------------------------------
 
+    def _room(self) -> int:
+        """For so many ranks more."""
+        channels = [*self._fleet.live(), *(it.channel for it in self._coming)]
+        return self._most - sum(channel.host.slots for channel in channels)
+
     def _missing(self) -> List[Host]:
-        """Those that there is room for, in their order."""
-        live = self._fleet.live()
-        here = {channel.name for channel in live} | {it.channel.name for it in self._coming}
-        room = self._most - sum(channel.host.slots for channel in live)
-        room -= sum(it.channel.host.slots for it in self._coming)
-        found = []
-        for host in self._wanted:
-            if room > 0 and host.name not in here:
-                found.append(host)
-                room -= host.slots
-        return found
+        """Those to connect to, in their order; none without room."""
+        channels = [*self._fleet.live(), *(it.channel for it in self._coming)]
+        here = {channel.name for channel in channels}
+        return [it for it in self._wanted if it.name not in here] if self._room() > 0 else []
 
     def _due(self, host: Host, now: float) -> float:
         pause = FIRST_PAUSE_S if host.name in self._known else 0.0
@@ -122,7 +120,7 @@ class Arrivals:
 
     def _connect(self, now: float) -> None:
         for host in self._missing():
-            if now < self._due(host, now):
+            if now < self._due(host, now) or self._room() <= 0:
                 continue
             try:
                 channel = self._fleet.connect(host)
@@ -202,7 +200,8 @@ class Arrivals:
         self._known.add(name)
         for by_name in (self._pauses, self._next, self._said):
             by_name.pop(name, None)  # type: ignore[attr-defined]
-        self._say(f"host {shown(name)} has come, with room for {len(it.places)} ranks")
+        count = len(it.places)
+        self._say(f"host {shown(name)} has come, with room for {count} rank{'s' * (count > 1)}")
 
 
 _STEPS: Dict[str, Callable[[Arrivals, Arrival, Dict[str, Any], float], None]] = {

@@ -5,6 +5,8 @@
     coveyrun  world (its number, the place of a rank), with descriptors: its memory on this host; of
               several hosts also their book, and what the rank listens at and asks a witness by
               come                      others wait for that rank: it is to ask for a place
+              lost (world, ranks, after_s)  their host is; the rank, if it does not see that itself
+                                        within after_s, is to wait for them no longer
               over (why)                there will be no world for it
 
 A message is one JSON object in one packet of a Unix socket. On other hosts than coveyrun's the

@@ -16,7 +16,15 @@ from covey.launch.worlds import Terms, World, Worlds
 
 
 class Ways(Protocol):
-    """What coveyrun has to do with workers, wherever they are."""
+    """What coveyrun has to do with workers, wherever they are.
+
+    Attributes:
+        lease_s: so long after coveyrun the ranks see themselves that a host is lost.
+    """
+
+    @property
+    def lease_s(self) -> float:
+        """See above."""
 
     def hosts(self) -> Sequence[int]:
         """The hosts of all places, by number."""
@@ -51,6 +59,8 @@ class Ways(Protocol):
 
 class Here:
     """All workers are on this host."""
+
+    lease_s = 0.0
 
     def __init__(
         self,
@@ -114,6 +124,7 @@ class Elastic:
         """`size` workers are started first. Owns `ways`."""
         self.worlds = Worlds(terms, ways.hosts(), size)
         self._ways = ways
+        self._lost: List[int] = []  # Ranks of the world whose host is lost, since they were told.
 
     def replace(self) -> None:
         """Starts the workers that are wanted."""
@@ -127,7 +138,10 @@ class Elastic:
 
     def ends(self, number: int, is_well: bool) -> None:
         """A worker has ended."""
-        self.worlds.withdraws(self._ways.gone())
+        gone, rank = self._ways.gone(), self.worlds.rank_of(number)
+        if number in gone and rank >= 0 and not is_well:
+            self._lost.append(rank)
+        self.worlds.withdraws(gone)
         self.worlds.ends(number, is_well)
         self._ways.ends(number)
 
@@ -142,14 +156,23 @@ class Elastic:
                 self.worlds.asks(number)
             elif kind == "ready":
                 self.worlds.is_ready(number)
+        self._tell_of_lost()
         world = self.worlds.advance(now)
         lines = [] if world is None else self._begin(world)
-        for number in self.worlds.called():
+        for number in self.worlds.called(now):
             self._ways.tell(number, "come")
         why = self.worlds.failure or "other ranks have ended the training well"
         for number in self.worlds.dismissed():
             self._ways.tell(number, "over", why=why)
         return [*lines, *filter(None, [self.worlds.notice(now)])]
+
+    def _tell_of_lost(self) -> None:
+        """A host may be silent although its system answers: then ranks wait for it for ever."""
+        lost, self._lost = self._lost, []
+        if lost:
+            about = {"world": self.worlds.made - 1, "ranks": lost, "after_s": self._ways.lease_s}
+            for number in self.worlds.members():
+                self._ways.tell(number, "lost", **about)
 
     def _begin(self, world: World) -> List[str]:
         hosts = [self.worlds.host_of(number) for number in world.workers]
@@ -160,7 +183,7 @@ class Elastic:
             self.worlds.failure = str(error)
             return []
         of_hosts = "" if seats[0].local_size == len(seats) else f" on {seats[-1].host + 1} hosts"
-        ranks = f"{len(seats)} ranks{of_hosts}"
+        ranks = f"{len(seats)} rank{'s' * (len(seats) > 1)}{of_hosts}"
         return [] if world.number == 0 else [f"world {world.number + 1}: {ranks}"]
 
     def deadlines(self, now: float) -> List[float]:

@@ -31,7 +31,7 @@ class OnHosts:
         """Borrows `fleet`, which has started, and owns the others. `add`: a worker is being
         started."""
         self._fleet, self._arrivals, self._discovery = fleet, arrivals, discovery
-        self._add = add
+        self._add, self.lease_s = add, fleet.lease_s
         self._ports: Dict[int, int] = {}  # Of those that ask for a place.
 
     def hosts(self) -> Sequence[int]:

@@ -200,9 +200,11 @@ class Fleet:
         parts = []
         for index, channel in enumerate(self._channels):
             ranks = [it for it in self._ranks.values() if it.is_on(channel)]
-            words = report.ranks_in_words([it.rank for it in ranks])
-            where = f"{channel.name} ({self._addresses[index]})"
-            parts.append(f"{where}: {words}, pids {[it.pid for it in ranks]}")
+            words = "no rank"
+            if ranks:
+                numbers = report.ranks_in_words([it.rank for it in ranks])
+                words = f"{numbers}, pids {[it.pid for it in ranks]}"
+            parts.append(f"{channel.name} ({self._addresses[index]}): {words}")
         return f"job {self.job_id}: {len(self._ranks)} ranks; " + "; ".join(parts)
 
     def cores(self) -> int:
@@ -269,6 +271,11 @@ class Fleet:
                 rank.report(1, lost=text)
 
     # ---- Of an elastic job -------------------------------------------------------------------
+
+    @property
+    def lease_s(self) -> float:
+        """As of the plan."""
+        return self._plan.lease_s
 
     @property
     def security(self) -> str:

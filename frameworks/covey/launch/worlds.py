@@ -8,7 +8,7 @@ the place's number. A *world* is the workers that are ranks together, until one 
 | ----------- | ------------------------------------------ | ------------------------------------ |
 | starting    | it asks for a place                        | waiting                              |
 | waiting     | a world is made                            | in that                              |
-| in a world  | another one asks for a place               | called: it is to ask for a place too |
+| in a world  | another one asks for a place (rule 6)      | called: it is to ask for a place too |
 | in a world  | it says that it has the common state       | ready, until it ends                 |
 | in a world  | it asks for a place                        | waiting                              |
 | any         | it ends well                               | done: no further world is made       |
@@ -26,6 +26,8 @@ Rules:
 5. The job has failed when a worker fails and none that is ready is left, when fewer than `least`
    can come, when they do not come within `timeout_s`, and instead of one world more than `resets`
    after the first. Where hosts may come, fewer than `least` are waited for.
+6. One that comes from a world calls the others at once. A new one waits up to 5 s for workers that
+   are starting: they come to one world together.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set
 
-NOTICE_S = 10.0
+NOTICE_S, GATHER_S = 10.0, 5.0
 STARTING, WAITING, INSIDE, DONE = "starting", "waiting", "inside", "done"
 
 
@@ -86,10 +88,21 @@ class Worlds:
         self._full = size  # Workers, were none of them missing.
         self._since: Optional[float] = None  # No world for so long, though one asks for a place.
         self._held: Optional[float] = None  # Ready workers wait for some in a world for so long.
+        self._knocked: Optional[float] = None  # New ones wait for those in a world since then.
+        self._gathers: Optional[float] = None  # So long these are not called.
         self._late: Set[int] = set()
         self._noticed = 0
         self.failure = ""
         self.made = 0
+
+    def rank_of(self, number: int) -> int:
+        """The rank of a worker in the last world; -1: it is not in it."""
+        is_member = number in self._last and self._states.get(number) == INSIDE
+        return self._last.index(number) if is_member else -1
+
+    def members(self) -> List[int]:
+        """The workers that are in a world."""
+        return self._those(INSIDE)
 
     def host_of(self, number: int) -> int:
         """The host of a place."""
@@ -175,10 +188,19 @@ class Worlds:
         """So many missing workers may be replaced."""
         return min(self._left, self._full - len(self._states))
 
-    def called(self) -> List[int]:
+    def called(self, now: float) -> List[int]:
         """Workers that are to be told that others wait for them; each is named once."""
-        if self.is_done or not (self._those(WAITING) or self._placeless()):
+        waiting, inside = self._those(WAITING), self._those(INSIDE)
+        is_knocking = bool(waiting and inside)
+        self._knocked = (now if self._knocked is None else self._knocked) if is_knocking else None
+        self._gathers = None
+        if self.is_done or not (waiting or self._placeless()):
             return []
+        is_urgent = bool(self._ready.intersection(waiting) or self._placeless())
+        if self._knocked is not None and not is_urgent and self._those(STARTING):
+            if now < self._knocked + GATHER_S:
+                self._gathers = self._knocked + GATHER_S
+                return []
         new = [number for number in self._those(INSIDE) if number not in self._called]
         self._called.update(new)
         return new
@@ -291,5 +313,7 @@ class Worlds:
     def deadlines(self) -> List[float]:
         """When `advance`, `late` and `notice` have something to do, event or not."""
         found = [it + self._terms.timeout_s for it in (self._since, self._held) if it is not None]
+        if self._gathers is not None:
+            found.append(self._gathers)
         since = self._waited_since()
         return found if since is None else [*found, since + NOTICE_S * (self._noticed + 1)]

@@ -51,7 +51,8 @@ class InWorlds:
         trainer, optimizer._covey_trainer = optimizer._covey_trainer, None
         if reducer is not None:
             reducer.remove_hooks()
-            reducer.abandon()
+            with contextlib.suppress(CoveyError):
+                reducer.abandon()
         if trainer is not None:
             with contextlib.suppress(CoveyError):
                 trainer.close()
