@@ -129,6 +129,7 @@ _PY_OPS = {name: ops for ops, names in {
         "frameworks/mirror",
         "frameworks/mixed",
         "parallel/bench",
+        "parallel/elastic_hosts",
         "parallel/experiments",
         "parallel/joined_hosts",
         "parallel/load_order",
@@ -278,7 +279,8 @@ def covey_for(ops):
 def cluster_tests(**kwargs):
     """One py_test for each `cluster_*test.py`. A sandbox forbids mounts; the tool and the guide are
     read where they lie. All but the small one need `tools/test --cluster`."""
-    shared = native.glob(["cluster_*.py"]) + ["parallel/operations.py"]
+    helpers = ["parallel/elastic_program.py", "parallel/operations.py"]
+    shared = native.glob(["cluster_*.py"]) + helpers
     for path in native.glob(["cluster_*test.py"]):
         name = path[:-len(".py")]
         native.py_test(

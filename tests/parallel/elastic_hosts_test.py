@@ -1,6 +1,6 @@
-"""Goal: an elastic job on several hosts goes on when ranks or hosts are lost, and takes in hosts that
-come. Method: a program in ssh's place runs the agents on this machine; a host is lost when its agent
-is killed. What the ranks sum up says how many they were. cluster_elastic_test.py has real hosts."""
+"""Goal: an elastic job on several hosts goes on when ranks or hosts are lost, and takes in hosts
+that come. Method: a program in ssh's place runs the agents on this machine; a host is lost when its
+agent is killed. All ranks have one state at the end. cluster_elastic_test.py has real hosts."""
 
 from __future__ import annotations
 
@@ -14,32 +14,9 @@ import tempfile
 import unittest
 from typing import Iterator, List, Tuple
 
+import elastic_program
 import fake_ssh
 from harness import Launched, run_launcher
-
-# Each step adds the number of ranks; it goes on until the file "end" is there, seen by rank 0.
-TRAINS = """
-import os, sys, numpy, covey
-from covey import elastic
-covey.init()
-state = elastic.ObjectState(step=0, total=0)
-
-@elastic.run
-def train(state):
-    place = f"{covey.rank()} of {covey.size()}, {covey.local_rank()} of {covey.local_size()}"
-    print(f"pid {os.getpid()} of {os.getppid()} is {place}", flush=True)
-    ends = False
-    while not ends:
-        state.total += int(covey.allreduce(numpy.ones(1), op=covey.Sum)[0])
-        state.step += 1
-        ends = covey.broadcast_object(os.path.exists(os.path.join(sys.argv[1], "end")))
-        state.commit()
-
-train(state)
-totals = covey.allgather_object(state.total)
-print(f"end {covey.rank()} of {covey.size()}: {len(set(totals))}", flush=True)
-"""
-
 
 class Case(unittest.TestCase):
     def setUp(self) -> None:
@@ -50,7 +27,7 @@ class Case(unittest.TestCase):
 
     @contextlib.contextmanager
     def job(self, *flags: str, lease: str = "10s") -> Iterator[Launched]:
-        command = [sys.executable, "-c", TRAINS, str(self.folder)]
+        command = [sys.executable, "-c", elastic_program.TRAINS, str(self.folder)]
         words = ["--ssh", str(self.ssh), *flags, *command]
         with Launched(words, env={"COVEY_LEASE": lease}) as job:
             yield job

@@ -257,7 +257,8 @@ class History:
         worlds, drawn = self.worlds, self.drawn
         living = [number for number, state in self.state.items() if state != "done"]
         number = drawn.choice(living)
-        what = drawn.choice(["asks", "asks", "asks", "ready", "ready", "fails", "ends well", "host"])
+        often = ["asks", "asks", "asks", "ready", "ready"]
+        what = drawn.choice([*often, "fails", "ends well", "host"])
         if what == "asks" and self.state[number] != "waiting":
             self.state[number] = "waiting"
             self.called.discard(number)

@@ -87,7 +87,7 @@ class Agent:
         tending = Tending(self._wire, self._inbox, self._pulse, station)
         with contextlib.closing(tending):
             pids = []
-            watching = tending.selectors()
+            watching = tending.watching()
             for process in station.start(start, self._await_readable, watching):
                 tending.add(process)
                 pids.append(process.pid)

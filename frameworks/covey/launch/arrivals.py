@@ -198,8 +198,9 @@ class Arrivals:
         self._offered.update(self._fleet.join(it.channel, it.address, it.places))
         name = it.channel.name
         self._known.add(name)
-        for by_name in (self._pauses, self._next, self._said):
-            by_name.pop(name, None)  # type: ignore[attr-defined]
+        self._pauses.pop(name, None)
+        self._next.pop(name, None)
+        self._said.pop(name, None)
         count = len(it.places)
         self._say(f"host {shown(name)} has come, with room for {count} rank{'s' * (count > 1)}")
 

@@ -35,7 +35,7 @@ class Discovery:
         """`slots`: of a host for which it prints no number; `last`: those it has listed before."""
         self.program = program
         self._slots, self._say = slots, say
-        self._process: Optional[subprocess.Popen] = None
+        self._process: Optional[subprocess.Popen[bytes]] = None
         self._outputs: List[IO[bytes]] = []  # What it prints, and its errors.
         self._began = 0.0
         self._next = 0.0

@@ -43,10 +43,11 @@ class Doors:
                 self.drop(number)
         return found
 
-    def tell(
-        self, number: int, kind: str, fds: Mapping[str, int] = NO_FDS, **fields: object
-    ) -> None:
+    def tell(self, number: int, kind: str, **fields: object) -> None:
         """Nothing happens where the worker has gone."""
+        self._send(number, kind, NO_FDS, **fields)
+
+    def _send(self, number: int, kind: str, fds: Mapping[str, int], **fields: object) -> None:
         if number in self._doors:
             self._doors[number].send(kind, fds, **fields)
 
@@ -65,7 +66,7 @@ class Doors:
                 fds["book_fd"] = book.make(text)
             for number, place in places.items():
                 its = {**fds, **sockets.get(number, {})}
-                self.tell(number, "world", its, world=world, place=dataclasses.asdict(place))
+                self._send(number, "world", its, world=world, place=dataclasses.asdict(place))
         finally:
             for fd in fds.values():
                 os.close(fd)

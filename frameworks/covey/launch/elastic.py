@@ -1,4 +1,4 @@
-"""The worlds of an elastic job, as coveyrun makes them: `Worlds` decides, and here workers are told.
+"""The worlds of an elastic job, as coveyrun makes them: `Worlds` decides, here workers are told.
 
 Each world has memory of its own on each host, which is made when it begins. Internal.
 """
@@ -73,8 +73,6 @@ class Here:
         self._size, self._store, self._start = size, store, start
         self._starter = Starter()
         self._doors = Doors([selector], self)
-        self.heard, self.ends = self._doors.heard, self._doors.drop
-        self.tell, self.admit = self._doors.tell, self._doors.admit
 
     def hosts(self) -> Sequence[int]:
         """As of Ways."""
@@ -99,6 +97,18 @@ class Here:
         doors = [self._doors.open(place.rank) for place in chosen]
         return HostPart(chosen, -1, store=self._store, doors=doors, starter=self._starter)
 
+    def heard(self) -> List[Tuple[int, str]]:
+        """As of Ways."""
+        return self._doors.heard()
+
+    def tell(self, number: int, kind: str, **fields: object) -> None:
+        """As of Ways."""
+        self._doors.tell(number, kind, **fields)
+
+    def admit(self, world: int, seats: Mapping[int, Place]) -> None:
+        """As of Ways."""
+        self._doors.admit(world, seats)
+
     def start(self, number: int) -> None:
         """As of Ways."""
         try:
@@ -106,6 +116,10 @@ class Here:
         except LaunchError:
             self._starter.close()  # Of --preload: its process may be gone.
             self._start(self.part(number))
+
+    def ends(self, number: int) -> None:
+        """As of Ways."""
+        self._doors.drop(number)
 
     def close(self) -> None:
         """As of Ways."""

@@ -46,8 +46,8 @@ class Tending:
             if inbox.fd is not None:
                 selector.register(inbox.fd, selectors.EVENT_READ, None)
 
-    def selectors(self) -> Sequence[selectors.BaseSelector]:
-        """Those that it waits with; data (rank, "witness"): a request to the keeper of witnesses."""
+    def watching(self) -> Sequence[selectors.BaseSelector]:
+        """Those it waits with; data (rank, "witness"): a request to the keeper of witnesses."""
         return self._everything, self._but_output
 
     def add(self, process: RankProcess) -> None:

@@ -1,4 +1,4 @@
-"""The workers of an elastic job on one of its hosts: the agent passes on what they and coveyrun say.
+"""The workers of an elastic job on a host: the agent passes on what they and coveyrun say.
 
 A worker that asks for a place gets a listener, whose port coveyrun is told. In a world on several
 hosts it also gets a way to the keeper of witnesses, for that world. Internal.
