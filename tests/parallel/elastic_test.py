@@ -257,7 +257,7 @@ class OptionsTest(unittest.TestCase):
             (("--min-np", "3"), "--min-np 3: there are only -np 2 ranks"),
             (("--min-np", "1", "--max-np", "1"), "--max-np 1: there are -np 2 ranks at first"),
             (("--max-restarts", "1"), "--max-restarts needs --min-np N"),
-            (("--min-np", "1", "--join", "a:1"), "--min-np: ranks come and go on one host only"),
+            (("--min-np", "1", "--join", "a:1"), "--min-np is for one coveyrun, which starts all"),
         ):
             with self.subTest(flags=flags):
                 code, _, err = run_launcher(["-np", "2", *flags, "true"])

@@ -330,7 +330,7 @@ class HostsTest(unittest.TestCase):
 
     def test_a_folder_that_a_host_has_not_is_named(self) -> None:
         spec = {"command": ["true"], "settings_env": {}, "extra_env": {}, "preload": []}
-        job = {"counts": [1], "host": 0, "cwd": "/nowhere/at/all", "environ": {}, "spec": spec}
+        job = {"places": [], "cwd": "/nowhere/at/all", "environ": {}, "spec": spec}
         station = Station(job)
         self.addCleanup(station.close)
         with self.assertRaisesRegex(LaunchError, "cannot enter the working folder /nowhere/at/all"):

@@ -219,7 +219,7 @@ class MistakeTest(unittest.TestCase):
                 ["-np", "2", "-x", "COVEY_METHOD=lokal", "true"],
                 'COVEY_METHOD: there is no method "lokal"',
             ),
-            (["-np", "2", "--host-discovery-script", "a", "true"], "hosts stay as they are"),
+            (["-np", "2", "--host-discovery-script", "a", "true"], "needs --min-np N"),
             (["-np", "2", "-x", "=1", "true"], "is not NAME=VALUE"),
             (["-np", "2", "--timeline", "/dev/null/x", "true"], "--timeline /dev/null/x"),
             (["-np", "2", "--output-dir", "/dev/null/x", "true"], "--output-dir /dev/null/x"),

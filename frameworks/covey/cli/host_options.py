@@ -66,6 +66,11 @@ def named(arguments: argparse.Namespace) -> Optional[List[Host]]:
     there are none. Raises LaunchError."""
     if arguments.host_discovery_script is not None:
         return _listed(arguments)
+    if arguments.slots_per_host is not None:
+        raise LaunchError(
+            "--slots-per-host is for --host-discovery-script; say -H HOST:N for each host, or "
+            "slots=N in the --hostfile"
+        )
     if arguments.hosts is not None and arguments.hostfile is not None:
         raise LaunchError("-H and --hostfile: say one of them")
     if arguments.hostfile is not None:
