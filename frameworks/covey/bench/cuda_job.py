@@ -9,7 +9,7 @@ from covey.bench.cards import nccl_is_absent, paths_of
 from covey.bench.contest import Contest, Row
 from covey.bench.flag import Flag
 from covey.bench.job import Found, Work
-from covey.launch.run import run
+from covey.launch.run_function import run
 
 Plan = Tuple[Tuple[str, ...], Optional[str], Dict[str, str]]
 """The paths to measure, the backend of torch.distributed beside them, and why what is absent is,

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from covey.bench import mpis
 from covey.bench.contest import Contest, Effort, Row
 from covey.bench.flag import Flag
-from covey.launch.run import run
+from covey.launch.run_function import run
 
 KINDS = ("latency", "allreduce", "step", "fusion", "model", "methods", "codecs")
 PEERS = ("gloo", "ddp", *mpis.NAMES)

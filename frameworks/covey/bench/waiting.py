@@ -22,7 +22,7 @@ from covey.bench.bound import ends, skipping_seconds
 from covey.bench.method_text import setting
 from covey.bench.waiting_show import Line, Panel
 from covey.inject import drawn, parse
-from covey.launch.run import run
+from covey.launch.run_function import run
 from covey.method import full_text, methods, plan
 
 ELEMENTS = 1_000_000

@@ -8,8 +8,7 @@ import sys
 import threading
 from typing import List, Optional
 
-from covey.cli import bench_command, build_command, codecs_command, completion
-from covey.cli import doctor_command, methods_command, run_command, trace_command
+from covey.cli import run_command
 from covey.cli.parser import Parser, package_version
 from covey.launch.job import EXIT_OUTPUT_CLOSED
 from covey.launch.output import discard_output
@@ -28,6 +27,10 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 def make_covey_parser() -> Parser:
     """The parser of `covey`."""
+    # coveyrun needs none of them.
+    from covey.cli import bench_command, build_command, codecs_command, completion
+    from covey.cli import doctor_command, methods_command, trace_command
+
     parser = Parser(
         prog="covey",
         description="Covey: a communication runtime for distributed training.",

@@ -14,16 +14,31 @@ they run). `network` and `reach` choose and try addresses, `book` tells them to 
 is the environment that goes along.
 
 For a job whose ranks come and go: `worlds` (who are its ranks), `elastic` (what the ranks are told)
-and `door` (the way to one).
+and `door` (the way to one); on several hosts `elastic_fleet` (the same by agents), `workers` (an
+agent's part), `arrivals` (hosts that come) and `discovery` (which are to).
 
 `run` calls a Python function on N ranks.
 """
 
 from __future__ import annotations
 
-from covey.launch.job import Job
-from covey.launch.outcome import Outcome
-from covey.launch.run import run
-from covey.launch.spec import JobFailed, JobSpec, LaunchError
+import importlib
+from typing import Any
+
+_HOMES = {
+    "Job": "job",
+    "JobFailed": "spec",
+    "JobSpec": "spec",
+    "LaunchError": "spec",
+    "Outcome": "outcome",
+    "run": "run_function",
+}
 
 __all__ = ["Job", "JobFailed", "JobSpec", "LaunchError", "Outcome", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """A rank that needs one part imports no other."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

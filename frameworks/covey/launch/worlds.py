@@ -13,6 +13,7 @@ the place's number. A *world* is the workers that are ranks together, until one 
 | in a world  | it asks for a place                        | waiting                              |
 | any         | it ends well                               | done: no further world is made       |
 | any         | it fails                                   | gone: its place is free              |
+| any         | its place is no more (rule 7)              | to end, once it is in no world       |
 
 Rules:
 1. A world is made when no worker is in one, and `least` are waiting. The first one waits for all
@@ -28,6 +29,8 @@ Rules:
    after the first. Where hosts may come, fewer than `least` are waited for.
 6. One that comes from a world calls the others at once. A new one waits up to 5 s for workers that
    are starting: they come to one world together.
+7. The place of a worker is no more when its host leaves the job. The workers of its world are
+   called; it comes to no other, and is to be ended when it asks for a place.
 """
 
 from __future__ import annotations
