@@ -62,15 +62,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def named(arguments: argparse.Namespace) -> Optional[List[Host]]:
-    """The hosts that the command names, or its script lists, as soon as these have -np slots; None:
-    there are none. Raises LaunchError."""
-    if arguments.host_discovery_script is not None:
-        return _listed(arguments)
-    if arguments.slots_per_host is not None:
-        raise LaunchError(
-            "--slots-per-host is for --host-discovery-script; say -H HOST:N for each host, or "
-            "slots=N in the --hostfile"
-        )
+    """The hosts that the command names; None: it names none. Raises LaunchError."""
     if arguments.hosts is not None and arguments.hostfile is not None:
         raise LaunchError("-H and --hostfile: say one of them")
     if arguments.hostfile is not None:
@@ -78,7 +70,15 @@ def named(arguments: argparse.Namespace) -> Optional[List[Host]]:
     return None if arguments.hosts is None else list(arguments.hosts)
 
 
-def _listed(arguments: argparse.Namespace) -> List[Host]:
+def named_or_listed(arguments: argparse.Namespace) -> Optional[List[Host]]:
+    """The same, or those that the script lists, as soon as these have -np slots."""
+    if arguments.host_discovery_script is None:
+        if arguments.slots_per_host is not None:
+            raise LaunchError(
+                "--slots-per-host is for --host-discovery-script; say -H HOST:N for each host, or "
+                "slots=N in the --hostfile"
+            )
+        return named(arguments)
     if arguments.hosts is not None or arguments.hostfile is not None:
         raise LaunchError("--host-discovery-script, -H and --hostfile: say one of them")
     if arguments.min_np is None:

@@ -269,7 +269,7 @@ def _tell_of_injection(spec: JobSpec) -> None:
 
 
 def _spec(arguments: argparse.Namespace) -> JobSpec:
-    hosts = host_options.named(arguments)
+    hosts = host_options.named_or_listed(arguments)
     size = host_options.size_of(arguments, hosts)
     extra_env = dict(text.split("=", 1) for text in arguments.variables if "=" in text)
     command, environment = split_command(arguments.command), {**os.environ, **extra_env}
