@@ -140,6 +140,11 @@ def is_one(environ: Mapping[str, str]) -> bool:
     return _DESCRIPTOR in environ and OF_TORCHRUN not in environ
 
 
+def came_later() -> bool:
+    """Whether this process is in another world than the first: a training goes on there."""
+    return state.elastic is not None and state.elastic.world > 0
+
+
 def check_none(environ: Mapping[str, str], what: str) -> None:
     """`what` cannot go on with other ranks.
 

@@ -7,6 +7,7 @@ is compared with a training without one."""
 from __future__ import annotations
 
 import os
+import types
 import unittest
 from typing import Any, Dict, List, Tuple
 
@@ -218,6 +219,31 @@ def lost() -> Any:
     return None
 
 
+def of_a_newcomer() -> List[int]:
+    """The batches of each epoch of a rank that has got the state of others in an epoch's midst."""
+    model = made(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)))
+    state = hvd.elastic.KerasState(model, batch=4, epoch=1)
+    batches: List[int] = []
+
+    class Counts(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            batches.append(0)
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            batches[-1] += 1
+
+    covey.state.state.elastic = types.SimpleNamespace(
+        world=1, is_inside=True, check=lambda: None, look=lambda: False
+    )
+    try:
+        callbacks = [hvd.elastic.UpdateBatchStateCallback(state), Counts()]
+        epochs = {"initial_epoch": state.epoch, "epochs": 3}
+        model.fit(*data(False), batch_size=BATCH, verbose=0, callbacks=callbacks, **epochs)
+    finally:
+        covey.state.state.elastic = None
+    return batches
+
+
 def refusals() -> List[str]:
     said = []
     for make in (
@@ -266,6 +292,9 @@ class KerasElasticTest(unittest.TestCase):
                     self.assertEqual(found["model"], plain["model"])
                     self.assertEqual(found["updates"], 3 * BATCHES)
                     self.assertEqual((found["epoch"], found["batch"]), (3, 0))
+
+    def test_a_rank_that_comes_later_does_what_is_left_of_an_epoch(self) -> None:
+        self.assertEqual(self.ranks(2).call(of_a_newcomer), [[BATCHES - 4, BATCHES]] * 2)
 
     def test_by_other_methods_all_end_with_one_model(self) -> None:
         for method in METHODS[1:]:

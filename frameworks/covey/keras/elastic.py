@@ -38,6 +38,7 @@ from covey.elastic import (
     State,
     retried,
 )
+from covey.elastic_job import came_later
 from covey.errors import InvalidArgument
 from covey.keras import names_here
 from covey.keras.wrapped import WrappedOptimizer
@@ -251,9 +252,9 @@ class CommitStateCallback(_StateCallback):
 class UpdateBatchStateCallback(_Update):
     """``state.batch`` is how many batches of the epoch are done; 0 between two epochs.
 
-    When ``run`` has gone back the first epoch is shorter by that number, if Keras knows how many
-    steps an epoch has; one batch at least. It stands in the list before callbacks that end the
-    training early.
+    When ``run`` has gone back, and on a rank that has come later, the first epoch is shorter by
+    that number, if Keras knows how many steps an epoch has; one batch at least. It stands in the
+    list before callbacks that end the training early.
 
     Args:
         state: has the attribute ``batch``.
@@ -274,8 +275,8 @@ class UpdateBatchStateCallback(_Update):
         """A ``fit()`` begins, perhaps in the midst of an epoch."""
         super().on_train_begin(logs)
         state: Any = self.state
-        done = state.batch
-        self._done = done if state._resets > 0 and self._steps() is not None else 0
+        goes_on = state._resets > 0 or came_later()
+        self._done = state.batch if goes_on and self._steps() is not None else 0
         self._has_stopped = False
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
