@@ -128,6 +128,8 @@ class DiscoveryTest(Case):
             self.assertEqual(self.places(job, 1, worlds=2), second[1:])
             self.lists("no slots:here")
             job.wait_for(r"--host-discovery-script cat .*/hosts: line 1: .*here")
+            self.lists("# none")
+            job.wait_for(r"cat .*/hosts: it lists no host; the hosts stay as they are")
             said = self.end(job, 1)
         self.assertEqual(second[:1], first)
         self.assertIn("host a leaves the job: it is listed no more", said)

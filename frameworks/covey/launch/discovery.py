@@ -67,12 +67,14 @@ class Discovery:
 
     def news(self, now: float) -> Optional[List[Host]]:
         """The hosts, if they are others than before. Does not wait. A failure is said once, and
-        changes nothing."""
+        changes nothing; no host at all is one, since the state of the training would be lost."""
         before = self._fault
         listed = self._advance(now)
+        if listed is not None and not listed:
+            self._fault = f"--host-discovery-script {self.program}: it lists no host"
         if self._fault and self._fault != before:
-            self._say(self._fault)
-        if listed is None or listed == self._last:
+            self._say(f"{self._fault}; the hosts stay as they are")
+        if not listed or listed == self._last:
             return None
         self._last = listed
         return listed
