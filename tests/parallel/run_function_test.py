@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,33 @@ def total() -> float:
     return float(covey.allreduce(mine, op=covey.Sum, name="total")[0])
 
 
+def lose_rank_0(folder: str) -> tuple:
+    """Rank 0 kills itself; the others go on until another process has come."""
+    import numpy
+
+    import covey
+    from covey import elastic
+
+    covey.init()
+    killed = pathlib.Path(folder, "killed")
+    is_new, worlds = killed.exists(), []
+
+    @elastic.run
+    def train(state: Any) -> None:
+        worlds.append(covey.size())
+        covey.barrier()
+        while covey.size() < 3 or len(worlds) + is_new < 2:
+            covey.allreduce(numpy.ones(1))
+            state.step += 1
+            if covey.rank() == 0 and len(worlds) == 1 and not is_new:
+                killed.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            state.commit()
+
+    train(elastic.ObjectState(step=0))
+    return covey.rank(), covey.size(), is_new
+
+
 class RunTest(unittest.TestCase):
     def setUp(self) -> None:
         self.old = dict(os.environ)
@@ -62,6 +90,11 @@ class RunTest(unittest.TestCase):
 
     def test_the_ranks_are_one_job(self) -> None:
         self.assertEqual(run(total, num_proc=3), [6.0] * 3)
+
+    def test_ranks_may_come_and_go(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            found = run(lose_rank_0, (folder,), num_proc=3, min_num_proc=1, reset_limit=3)
+        self.assertEqual(found, [(0, 3, False), (1, 3, False), (2, 3, True)])
 
     def test_a_failure_names_the_rank(self) -> None:
         with self.assertRaises(JobFailed) as caught:
@@ -90,6 +123,8 @@ class RunTest(unittest.TestCase):
             ("output_dir", 3),
             ("output_filename", 3),
             ("start_timeout", "x", "60"),
+            ("min_num_proc", 0, "1", 1.0),
+            ("reset_limit", -1, "1"),
         ):
             for value in wrong:
                 with self.subTest(name=name, value=value):
@@ -109,7 +144,9 @@ class RunTest(unittest.TestCase):
         self.assertIn("covey.run: use_gloo is ignored: no MPI, Gloo or oneCCL", errors.getvalue())
         self.assertNotIn("use_mpi", errors.getvalue())
         for wrong, why in (
-            ({"min_num_proc": 1}, "min_num_proc: coveyrun --min-np N"),
+            ({"min_num_proc": 3}, "min_num_proc=3, num_proc=2, max_num_proc=2: they do not grow"),
+            ({"reset_limit": 1}, "reset_limit needs min_num_proc"),
+            ({"slots": 1}, "slots: the ranks run on this host; coveyrun --host-discovery-script"),
             ({"hosts": "localhost:1"}, "num_proc=2: hosts has only 1 slots"),
             ({"hosts": "far:4"}, "not on far; coveyrun -np 2 -H far:4"),
             ({"executable": "/bin/false"}, "executable: the ranks run this Python"),

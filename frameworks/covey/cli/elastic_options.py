@@ -7,10 +7,9 @@ from typing import Optional
 
 from covey.cli.values import count, number_of_ranks, seconds
 from covey.launch.spec import LaunchError
-from covey.launch.worlds import Terms
+from covey.launch.worlds import RESTARTS, TIMEOUT_S, Terms
 
 NEEDS_LEAST = "{} needs --min-np N, the number of ranks that must be left"
-_RESTARTS = 3
 _OTHERS = (
     "--max-np",
     "--max-restarts",
@@ -19,7 +18,6 @@ _OTHERS = (
     "--reset-limit",
     "--elastic-timeout",
 )
-_TIMEOUT_S = 600
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +44,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--max-restarts",
         type=count,
         metavar="N",
-        help=f"start at most N processes in the place of others (default: {_RESTARTS})",
+        help=f"start at most N processes in the place of others (default: {RESTARTS})",
     )
     add(
         "--host-discovery-script",
@@ -67,7 +65,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         metavar="S",
         help="end the job when fewer than --min-np ranks are there for S, and a rank for which the "
-        f"others wait for S (default: {_TIMEOUT_S})",
+        f"others wait for S (default: {TIMEOUT_S:g})",
     )
 
 
@@ -93,8 +91,8 @@ def terms(arguments: argparse.Namespace, size: int, is_on_hosts: bool) -> Option
     return Terms(
         least=least,
         most=most or size,
-        restarts=_RESTARTS if restarts is None else restarts,
+        restarts=RESTARTS if restarts is None else restarts,
         resets=arguments.reset_limit,
-        timeout_s=float(timeout or _TIMEOUT_S),
+        timeout_s=float(timeout or TIMEOUT_S),
         may_grow=is_on_hosts,
     )

@@ -1,7 +1,8 @@
 """The program of a rank of `covey.run`: `python call.py FOLDER`.
 
-Reads FOLDER/call, calls the function in it, writes the result to FOLDER/result.RANK. Run by path,
-so that the caller's sys.path, which may be what makes `covey` importable, can be set first.
+Reads FOLDER/call, calls the function in it, writes the result to FOLDER/result.RANK, by its last
+rank. Run by path, so that the caller's sys.path, which may be what makes `covey` importable, can be
+set first.
 """
 
 from __future__ import annotations
@@ -23,10 +24,17 @@ def main(folder: str) -> None:
     del rank._inheriting  # type: ignore[attr-defined]
     function, args, kwargs = pickle.loads(call)
     result = function(*args, **kwargs)
-    path = os.path.join(folder, "result." + os.environ["COVEY_RANK"])
+    path = os.path.join(folder, f"result.{_rank()}")
     with open(path + ".part", "wb") as file:
         file.write(_pickler().dumps(result))
     os.rename(path + ".part", path)
+
+
+def _rank() -> int:
+    state = getattr(sys.modules.get("covey.state"), "state", None)
+    if state is not None and state.elastic is not None and state.rendezvous_settings is not None:
+        return int(state.rendezvous_settings["rank"])
+    return int(os.environ["COVEY_RANK"])
 
 
 def _pickler():  # type: ignore[no-untyped-def]

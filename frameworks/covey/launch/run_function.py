@@ -6,6 +6,7 @@ The call and the results travel through files in a private folder (mode 0700), n
 from __future__ import annotations
 
 import os
+import pathlib
 import pickle
 import signal
 import sys
@@ -23,6 +24,7 @@ from covey.launch.preload import configured
 from covey.launch.spec import JobFailed, JobSpec, LaunchError
 from covey.method import check
 
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "call.py")
 _KEPT = ["sys_path", "sys_argv", "dir"]
 _MAIN = ["init_main_from_name", "init_main_from_path"]
 
@@ -58,12 +60,13 @@ def run(
         quiet: no method card, notices, warnings or table, as `coveyrun --quiet`.
         preload: modules that one process imports, of which the ranks are forks, as
             `coveyrun --preload`; they are found without what this process has put into sys.path.
-        others: further ones of `horovod.run`: `hosts` (this one), `start_timeout` (seconds) and
-            `output_filename`. One without a meaning, such as `use_gloo`, is ignored with a line;
-            what needs several hosts, or a changing number of ranks, is a LaunchError.
+        others: further ones of `horovod.run`: `hosts` (this one), `start_timeout` (seconds),
+            `output_filename`, and `min_num_proc`, `max_num_proc` and `reset_limit`, by which ranks
+            may come and go as by `coveyrun --min-np`. One without a meaning, such as `use_gloo`, is
+            ignored with a line; what needs several hosts is a LaunchError.
 
     Returns:
-        The results by rank.
+        The results by rank; where ranks come and go, of those that the job had at its end.
 
     Raises:
         InvalidArgument: (a ValueError) an argument of another kind, by its name; there is no such
@@ -73,30 +76,40 @@ def run(
         KeyboardInterrupt: Ctrl-C; the ranks have ended.
     """
     num_proc = _size("num_proc", num_proc) if np is None else _size("np", np)
-    call = func, list_of("args", args), dict_of("kwargs", kwargs or {})
-    variables, folder, lines = taken(others, num_proc)
-    env, output_dir = {**variables, **_environment(env or {})}, output_dir or folder or None
+    args, kwargs = list_of("args", args), dict_of("kwargs", kwargs or {})
+    also = taken(others, num_proc)
+    env, output_dir = {**also.variables, **_environment(env or {})}, output_dir or also.folder
     _refuse_within_a_rank()
-    for line in [] if quiet else lines:
-        print(f"covey.run: {line}", file=sys.stderr)
+    _tell([] if quiet else also.lines)
     with tempfile.TemporaryDirectory(prefix="covey-run-") as folder:
-        with open(os.path.join(folder, "call"), "wb") as file:
-            file.write(_pickled_call(*call))
-        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "call.py")
-        command = (sys.executable, script, folder)
+        pathlib.Path(folder, "call").write_bytes(_pickled_call(func, args, kwargs))
+        command = (sys.executable, _PROGRAM, folder)
         spec = JobSpec(
             command=command,
             size=num_proc,
-            output_dir=None if output_dir is None else path_of("output_dir", output_dir),
+            output_dir=path_of("output_dir", output_dir) if output_dir else None,
             extra_env=env,
             settings_env=_settings(method, quiet),
             preload=_modules(preload) or configured({**os.environ, **env}, command),
             verbose=bool(verbose),
             quiet=quiet,
             program="covey.run",
+            keep_going=also.elastic is not None,
+            elastic=also.elastic,
         )
         _raise_unless_done(Job(spec).run())
-        return [_result(folder, rank) for rank in range(num_proc)]
+        return [_result(folder, rank) for rank in range(_ranks_at_end(spec, folder))]
+
+
+def _tell(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(f"covey.run: {line}", file=sys.stderr)
+
+
+def _ranks_at_end(spec: JobSpec, folder: str) -> int:
+    if spec.elastic is None:
+        return spec.size
+    return len([name for name in os.listdir(folder) if name.startswith("result.")])
 
 
 def _size(name: str, given: Any) -> int:

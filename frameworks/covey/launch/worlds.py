@@ -39,6 +39,8 @@ from collections import Counter
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set
 
 NOTICE_S, GATHER_S = 10.0, 5.0
+RESTARTS, TIMEOUT_S = 3, 600.0
+"""Terms of a job whose user says nothing else."""
 STARTING, WAITING, INSIDE, DONE = "starting", "waiting", "inside", "done"
 
 
