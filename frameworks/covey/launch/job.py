@@ -199,7 +199,7 @@ class Job:
         flag = "--keep-going" if len(self._ends.failed) < self._size else ""
         if self._elastic is not None:
             flag = "" if self._elastic.worlds.failure else "--min-np"
-        self._say(*(report.loss(end, flag) for end in ends))
+        self._say(*report.losses(ends, flag))
 
     def _timeout(self) -> Optional[float]:
         deadlines, now = self._ranks.deadlines(), time.monotonic()
@@ -216,6 +216,7 @@ class Job:
         return max(0.0, min(deadlines) - now) if deadlines else None
 
     def _reap(self, now: float) -> None:
+        known = len(self._ends.failed)
         for process in self._ranks.reaped():
             if self._elastic is not None:
                 self._elastic.ends(process.rank, process.returncode == 0)
@@ -228,10 +229,10 @@ class Job:
             self._ends.failed.append(end)
             if self._node is not None:
                 self._node.tell_failure(end)
-            if self._spec.keep_going:
-                self._tell_of_losses([end])
-            elif self._ending is None:
+            if not self._spec.keep_going and self._ending is None:
                 self._ending = endings.Ending(endings.AFTER_FAILURE, None, now)
+        if self._spec.keep_going:
+            self._tell_of_losses(self._ends.failed[known:])
 
     def _exit_of(self, process: Rank, now: float) -> report.Exit:
         try:
@@ -325,11 +326,10 @@ class Job:
 
     def _drain(self) -> None:
         """The last output of dead ranks in their pipes."""
-        now = time.monotonic()
         try:
-            self._ranks.drain(now)
+            self._ranks.drain(time.monotonic())
         except ConsoleGone:
-            self._on_console_gone(now)
+            self._on_console_gone(time.monotonic())
 
     def _await_others(self, inbox: SignalInbox) -> None:
         """Until all launchers have ended: one serves the others, and any may fail yet."""

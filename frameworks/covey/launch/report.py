@@ -149,15 +149,22 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(names[:-1])} and {names[-1]}"
 
 
-def loss(end: Exit, flag: str) -> str:
-    """The line on a lost rank. `flag`: lets the job go on; "": the job does not."""
+def losses(ends: Sequence[Exit], flag: str) -> List[str]:
+    """The lines on lost ranks: one for those of a host that is lost. `flag`: lets the job go on;
+    "": the job does not."""
+    rest = f"; the job goes on ({flag})" if flag else ""
+    return list(dict.fromkeys(f"{_loss(end)}{rest}" for end in ends))
+
+
+def _loss(end: Exit) -> str:
+    if end.lost.startswith("host "):  # With all its ranks.
+        return end.lost
+    if end.lost:
+        return f"rank {end.rank} (pid {end.pid}) is lost: {end.lost}"
     words = exception_line(last_traceback(end.stderr_tail))
     said = f"{end.how()}: {words}" if words else end.how()
-    rest = f"; the job goes on ({flag})" if flag else ""
-    if end.lost:
-        return f"rank {end.rank} (pid {end.pid}) is lost: {end.lost}{rest}"
     where = f" on {end.host}" if end.host else ""
-    return f"rank {end.rank}{where} (pid {end.pid}) has failed: {said}{rest}"
+    return f"rank {end.rank}{where} (pid {end.pid}) has failed: {said}"
 
 
 def went_on(ends: Sequence[Exit], done: Sequence[int], others: int) -> str:
