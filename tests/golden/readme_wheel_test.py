@@ -3,9 +3,10 @@ the wheel: in an empty folder with the README's script, and beside the examples 
 Method: their `text` blocks are read, and each command is typed in a shell in which the environment
 with the wheel is activated. Left out, as tested elsewhere: tools/ and mpirun, blocks in Python
 (parallel/readme_test.py), --serve and --join (wheel_grpc_test.py), kill and --keep-going
-(parallel/stop_and_go_test.py), covey bench (parallel/bench_test.py), and Horovod's own tests. Of
-all commands but one the ranks are forks of a process that has imported torch (COVEY_PRELOAD), which
-parallel/preload_test.py shows to change nothing else; with --slow each rank imports it.
+(parallel/stop_and_go_test.py), covey bench (parallel/bench_test.py), other hosts
+(parallel/elastic_hosts_test.py) and Horovod's own tests. Of all commands but one the ranks are
+forks of a process that has imported torch (COVEY_PRELOAD), which parallel/preload_test.py shows to
+change nothing else; with --slow each rank imports it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LIMIT_S = 120.0
 _SAYS = """
 print("rank", hvd.rank(), "has trained", flush=True)
 """
-_ELSEWHERE = ["--serve", "--join", "--keep-going", "covey bench", "pytest"]
+_ELSEWHERE = ["--serve", "--join", "--keep-going", "covey bench", "pytest", " -H ", "--host-disc"]
 if os.environ.get("TEST_SLOW") != "1":
     _ELSEWHERE.append("torch._dynamo")  # It takes the longest; parallel/preload_test.py has others.
 # What a command of the README's promises says: by a part of it.
