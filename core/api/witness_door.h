@@ -1,5 +1,5 @@
-// The way of this process to the keeper of its job's witnesses (core/replicated/witness.h), which
-// is the launcher: a socket of packets that the launcher has made.
+// The way of this process to its job's witness records (core/replicated/witness.h): a socket of
+// packets to the launcher, which has made it.
 //
 // A request is: channel, number, state, 8 bytes each, record. An answer: channel, number, state,
 // 8 bytes each, 1 byte: it was taken, record. Both little-endian. A request that has no room is

@@ -31,7 +31,7 @@ struct Config {
   int32_t shm_fd = -1;       // the job's shared memory on this host; -1 = none
   int32_t book_fd = -1;      // the book of the job's ranks on all hosts; -1 = none
   int32_t listen_fd = -1;    // listens at this rank's address of the book; -1 = none
-  int32_t witness_fd = -1;   // the way to the keeper of witnesses; -1 = none
+  int32_t witness_fd = -1;   // the way to the witness records; -1 = none
   int32_t elastic_fd = -1;   // the way to the launcher of an elastic job; -1 = none
   int32_t launcher_pid = 0;  // 0 = none
   std::string job;

@@ -1,6 +1,6 @@
 // The witness of an even number of replicas: it has the half vote that decides between two halves
 // (quorum.h), and no data. It is a record of constant size outside of all hosts of the job, which
-// its keeper changes for whoever has seen its last state, and for no other (compare and swap). This
+// the launcher changes for a rank that has seen its last state only (compare and swap). This
 // is a replica's way to it. As in J.-F. Paris, "Voting with Witnesses: A Consistency Scheme for
 // Replicated Files", ICDCS 1986. It is asked only where the votes or acceptances are one half.
 //
@@ -43,7 +43,7 @@ struct WitnessRecord {
   uint64_t last() const { return accepted.executed + (accepted.has_entry ? 1 : 0); }
 };
 
-// To the keeper: `record`, if its state is number `state`; no bytes: what is the record?
+// To the launcher: `record`, if its state is number `state`; no bytes: what is the record?
 struct WitnessRequest {
   uint64_t number = 0;  // 1, 2, 3, ...
   uint64_t state = 0;

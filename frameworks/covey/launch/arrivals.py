@@ -103,15 +103,16 @@ class Arrivals:
 
     # ---- Which are connected to, and when ----------------------------------------------------
 
+    def _connected(self) -> List[Channel]:
+        return [*self._fleet.live(), *(it.channel for it in self._coming)]
+
     def _room(self) -> int:
         """For so many ranks more."""
-        channels = [*self._fleet.live(), *(it.channel for it in self._coming)]
-        return self._most - sum(channel.host.slots for channel in channels)
+        return self._most - sum(channel.host.slots for channel in self._connected())
 
     def _missing(self) -> List[Host]:
         """Those to connect to, in their order; none without room."""
-        channels = [*self._fleet.live(), *(it.channel for it in self._coming)]
-        here = {channel.name for channel in channels}
+        here = {channel.name for channel in self._connected()}
         return [it for it in self._wanted if it.name not in here] if self._room() > 0 else []
 
     def _due(self, host: Host, now: float) -> float:

@@ -36,7 +36,7 @@ class Discovery:
         self.program = program
         self._slots, self._say = slots, say
         self._process: Optional[subprocess.Popen[bytes]] = None
-        self._outputs: List[IO[bytes]] = []  # What it prints, and its errors.
+        self._outputs: List[IO[bytes]] = []  # Its output and its errors.
         self._began = 0.0
         self._next = 0.0
         self._last: Sequence[Host] = last
@@ -114,7 +114,7 @@ class Discovery:
         )
 
     def _end(self, now: float) -> List[str]:
-        """What it has printed, and its errors; it is ended if it has not."""
+        """Ends the program if it runs. Returns its output and its errors."""
         assert self._process is not None
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)

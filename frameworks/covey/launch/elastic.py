@@ -16,7 +16,7 @@ from covey.launch.worlds import Terms, World, Worlds
 
 
 class Ways(Protocol):
-    """What coveyrun has to do with workers, wherever they are.
+    """The operations on workers: these are on coveyrun's host (Here) or others (OnHosts).
 
     Attributes:
         lease_s: so long after coveyrun the ranks see themselves that a host is lost.
@@ -91,7 +91,7 @@ class Here:
         return []
 
     def part(self, number: Optional[int] = None) -> HostPart:
-        """Of the worker with this number; None: of all first ones."""
+        """The start of the worker with this number; None: of all that are started first."""
         every = places([self._size])
         chosen = every if number is None else [every[number]]
         doors = [self._doors.open(place.rank) for place in chosen]

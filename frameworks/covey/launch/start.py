@@ -104,7 +104,7 @@ class HostPart:
         listeners: a rank's each, closed when it has started; none without a book.
         store: the address and port of a store that rank 0 may serve; None: there is none that all
             ranks know.
-        witnesses: a rank's each, its way to the keeper of witnesses, which stay the caller's.
+        witnesses: a socket for each rank's requests for witness records; they stay the caller's.
         doors: of an elastic job, a rank's each, its way to coveyrun; closed when it has started.
         starter: of an elastic job, which keeps it; None: none is kept.
     """

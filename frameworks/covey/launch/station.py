@@ -29,8 +29,8 @@ class Station:
     """One host's part of a job. Close it when the ranks have ended.
 
     Attributes:
-        witnesses: by rank, its requests to the keeper of witnesses, and the answers; none where
-            all ranks are on one host.
+        witnesses: by rank, the socket of its requests for witness records; none where all ranks
+            are on one host.
         workers: of an elastic job, whose witnesses these are; None: it is none, or does not run.
     """
 
@@ -137,7 +137,7 @@ class Station:
         return part.start(self._spec, self._environ, names, wait) if chosen else iter(())
 
     def _witness(self, rank: int) -> socket.socket:
-        """The rank's end of its way to the keeper of witnesses."""
+        """A new socket for requests for witness records: the rank's end."""
         self.witnesses[rank], theirs = witness.way()
         return theirs
 

@@ -47,7 +47,7 @@ class Tending:
                 selector.register(inbox.fd, selectors.EVENT_READ, None)
 
     def watching(self) -> Sequence[selectors.BaseSelector]:
-        """Those it waits with; data (rank, "witness"): a request to the keeper of witnesses."""
+        """Those it waits with. Their data (rank, "witness") is a request for a witness record."""
         return self._everything, self._but_output
 
     def add(self, process: RankProcess) -> None:

@@ -1,6 +1,6 @@
-"""The keeper of the witnesses of a job's replicas (core/replicated/witness.h), in coveyrun.
+"""The witness records of a job's replicas (core/replicated/witness.h), in coveyrun.
 
-It has a record for each bundle of tensors, which changes only for a rank that has seen its last
+There is a record for each bundle of tensors, which changes only for a rank that has seen its last
 state. Internal.
 
 A rank asks through its agent. Requests and answers are as in core/api/witness_door.h:
@@ -22,7 +22,8 @@ _MOST_RECORDS = 1 << 16
 
 
 def way() -> Tuple[socket.socket, socket.socket]:
-    """The agent's end of a rank's way to the keeper, which does not block, and the rank's."""
+    """Two ends of a socket, by which a rank asks for witness records: the agent's, which does not
+    block, and the rank's."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     return ours, theirs

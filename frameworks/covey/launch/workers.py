@@ -1,7 +1,7 @@
 """The workers of an elastic job on a host: the agent passes on what they and coveyrun say.
 
 A worker that asks for a place gets a listener, whose port coveyrun is told. In a world on several
-hosts it also gets a way to the keeper of witnesses, for that world. Internal.
+hosts it also gets a socket by which it asks for that world's witness records. Internal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Workers:
 
     Attributes:
         doors: the ways to them.
-        witnesses: by number, their requests to the keeper of witnesses.
+        witnesses: by number, the sockets of their requests for witness records.
         world: the number of their last world.
     """
 
@@ -34,7 +34,8 @@ class Workers:
         self.world = 0
 
     def heard(self) -> List[Dict[str, Any]]:
-        """What workers have said since the last call, for coveyrun. Raises LaunchError."""
+        """The messages of workers since the last call, as coveyrun gets them. Raises
+        LaunchError."""
         found = []
         for number, kind in self.doors.heard():
             said: Dict[str, Any] = {"rank": number, "what": kind}
@@ -67,7 +68,7 @@ class Workers:
                 self._close_listener(number)
 
     def _witness(self, number: int) -> socket.socket:
-        """The worker's end of its way to the keeper of witnesses."""
+        """A new socket for requests for witness records: the worker's end."""
         self.witnesses[number], theirs = witness.way()
         for selector in self._selectors:
             selector.register(self.witnesses[number], selectors.EVENT_READ, (number, "witness"))
