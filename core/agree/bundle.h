@@ -50,7 +50,7 @@ struct Bundle {
   bool Full() const { return held == members.size(); }
   // Puts the fronts' tensors together. REQUIRES: Full().
   void Concatenate();
-  // The exchange is over: the fields below are filled anew.
+  // The exchange is over: held, callback_since and longest_fill begin anew.
   void Next(bool was_void);
   // Counts one more held front.
   void Hold(const Request& front);

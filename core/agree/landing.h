@@ -20,8 +20,10 @@ inline size_t LandingSlotBytes(const Signature& signature, size_t segment_bytes)
   return std::max(kLandingAlign, (wanted + kLandingAlign - 1) / kLandingAlign * kLandingAlign);
 }
 
+inline constexpr uint64_t kNoBlock = ~uint64_t{0};
+
 // Where landing blocks come from. Alloc chooses how many slots a block gets and returns where it
-// lies, or ~0 when there is no room; it holds LandingBlockBytes(slot_bytes, depth, members),
+// lies, or kNoBlock when there is no room; it holds LandingBlockBytes(slot_bytes, depth, members),
 // zero-filled.
 class LandingBlocks {
  public:

@@ -244,7 +244,7 @@ void Negotiator::FailAll(Stream* stream, const Status& why) {
 
 void Negotiator::DropProposal(Stream* stream) {
   if (stream->proposed_slot_bytes == 0) return;
-  if (stream->proposed_block != ~uint64_t{0}) blocks_->Free(stream->proposed_block);
+  if (stream->proposed_block != kNoBlock) blocks_->Free(stream->proposed_block);
   stream->proposed_slot_bytes = 0;
 }
 

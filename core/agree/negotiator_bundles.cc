@@ -43,7 +43,7 @@ void Negotiator::OnSwitch(const Message& message) {
   const uint64_t block = bundle->carrier.proposed_block;
   // agree-N9: a member has no landing space: the plan is dropped and streams go on alone.
   if (message.blocks.empty()) {
-    if (block != ~uint64_t{0}) blocks_->Free(block);
+    if (block != kNoBlock) blocks_->Free(block);
     bundles_.Cancel({message.id.group, message.entry});
     bundle = nullptr;
   } else {

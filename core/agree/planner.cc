@@ -142,7 +142,7 @@ Message Planner::Switch(const Freezing& freezing) {
   uint64_t ahead = 0;  // of what was announced
   plan.depth = freezing.answers[0]->depth;
   for (const auto& answer : freezing.answers) {
-    room = room && answer->blocks[0] != ~uint64_t{0};
+    room = room && answer->blocks[0] != kNoBlock;
     plan.depth = std::min(plan.depth, answer->depth);
     plan.blocks.push_back(answer->blocks[0]);
     for (size_t i = 0; i < plan.members.size() && i < answer->members.size(); ++i)

@@ -15,7 +15,7 @@
 
 namespace covey {
 
-// Which occurrence of which stream (agree-N1). The epoch is the transport's.
+// Which occurrence of which stream (agree-N1).
 struct OperationId {
   uint64_t group = 0;
   std::string stream;

@@ -82,7 +82,7 @@ Status PlanOf(const Use& use, const covey_method* method, covey_group key, int64
   FillLimits(choice, view, version, plan);
   plan->payload = static_cast<covey_payload>(made.payload);
   plan->admission = static_cast<covey_admission>(made.admission);
-  plan->group = key;  // Membership::kAll
+  plan->group = key;
   plan->until = choice.Until(version);
   plan->local_steps = made.rounds.local_steps;
   plan->warmup = made.rounds.warmup;

@@ -154,15 +154,6 @@ int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds) {
   return port == nullptr ? -1 : static_cast<int64_t>(port->executed());
 }
 
-int64_t covey_rounds_ended(covey_runtime* runtime, covey_rounds rounds, int64_t* at_ns) {
-  const Use use(OrDefault(runtime));
-  RoundsPort* port = covey::Find(use, rounds);
-  uint64_t executed = 0;
-  const covey::Time at = port == nullptr ? 0 : port->Ended(&executed);
-  if (at_ns != nullptr) *at_ns = at;
-  return port == nullptr ? -1 : static_cast<int64_t>(executed);
-}
-
 covey_code covey_rounds_expect(covey_runtime* runtime, covey_rounds rounds, void* const* spans,
                                covey_error* error) {
   const Use use(OrDefault(runtime));
@@ -206,15 +197,6 @@ covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds, co
   return Report(status, error);
 }
 
-covey_code covey_rounds_begin(covey_runtime* runtime, covey_rounds rounds, covey_error* error) {
-  const Use use(OrDefault(runtime));
-  RoundsPort* port = covey::Find(use, rounds);
-  if (port == nullptr) return Report(covey::NoneOf(use), error);
-  if (!port->has_models())
-    return Report(Status::InvalidArgument("covey_rounds_begin is for models"), error);
-  return Report(port->Begin(), error);
-}
-
 covey_code covey_rounds_offer_again(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
                                     covey_error* error) {
   const Use use(OrDefault(runtime));
@@ -243,12 +225,6 @@ covey_code covey_rounds_look(covey_runtime* runtime, covey_rounds rounds, int32_
   return Report(covey::LookAt(port, rank, spans, look), error);
 }
 
-int32_t covey_rounds_of_all(covey_runtime* runtime, covey_rounds rounds, int64_t version) {
-  const Use use(OrDefault(runtime));
-  RoundsPort* port = covey::Find(use, rounds);
-  return port != nullptr && version > 0 && port->IsOfAll(static_cast<uint64_t>(version)) ? 1 : 0;
-}
-
 covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds, int64_t timeout_ns,
                                covey_error* error) {
   const Use use(OrDefault(runtime));
@@ -262,17 +238,6 @@ covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds, covey
   RoundsPort* port = covey::Find(use, rounds);
   if (port == nullptr) return Report(covey::NoneOf(use), error);
   return Report(port->GoOnWithout(), error);
-}
-
-int64_t covey_rounds_pace(covey_runtime* runtime, covey_rounds rounds) {
-  const Use use(OrDefault(runtime));
-  RoundsPort* port = covey::Find(use, rounds);
-  return port == nullptr ? 0 : port->step_time();
-}
-
-void covey_rounds_assume(covey_runtime* runtime, covey_rounds rounds, int64_t step_ns) {
-  const Use use(OrDefault(runtime));
-  if (RoundsPort* port = covey::Find(use, rounds); port != nullptr) port->Assume(step_ns);
 }
 
 void covey_rounds_close(covey_runtime* runtime, covey_rounds rounds) {

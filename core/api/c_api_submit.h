@@ -8,8 +8,8 @@
 
 namespace covey {
 
-// Records an event after the present work of the stream of each input that has none, on the device
-// of the first, which the session has opened. kAborted: this rank has lost its device.
+// For each input without a ready event records one after the present work of its stream, on the
+// device of the first, which the session has opened. kAborted: this rank has lost its device.
 Status OrderAfterStreams(Session* session, Operation* operation);
 
 }  // namespace covey

@@ -1,4 +1,5 @@
-/* The C API of Covey: the only header a framework adapter includes.
+/* The C API of Covey. An adapter includes this header and its parts, core/api/covey_*.h, and
+ * nothing else of core.
  *
  * Conventions, true of every function:
  *

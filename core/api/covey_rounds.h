@@ -1,5 +1,5 @@
-/* Rounds: exchanges that wait for enough ranks instead of all. Internal: a trainer
- * (core/api/covey_trainer.h) is made of them, and the engine is tested by them. They are not
+/* Rounds: exchanges that wait for enough ranks instead of all. Internal: tests reach RoundsPort
+ * by these functions; a trainer (core/api/covey_trainer.h) has it without them. They are not
  * exported; the conventions are those of covey.h.
  *
  * The rounds of one bundle of spans between the members of a group. Versions 1, 2, 3, ... are made
@@ -11,9 +11,8 @@
  * then it is overdue, and not waited for until it keeps up again.
  * core/PROTOCOL.md has the rules.
  *
- * Members that share no memory (COVEY_TRANSPORT=mpi) exchange messages, which Covey's own thread
- * carries (core/replicated/README.md). All of this holds there too, for gradients, while a majority
- * of the members runs, dead ones not counted (of two: the first). Without one no member goes on,
+ * Members that share no memory exchange messages, which Covey's own thread carries
+ * (core/replicated/README.md). All of this holds there too while a majority of the members runs, dead ones not counted (of two: the first). Without one no member goes on,
  * for longer than max_wait; a waiting member then says so on stderr every `stall_warning`, with the
  * silent ranks. A member that leaves before covey_rounds_finish waits for a second at most until
  * its last contribution is in a version.
@@ -68,8 +67,8 @@ typedef struct covey_round_record {
 
 /* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op, spans
  * or hyper-parameters differ: the message names the first difference, the ranks and both values.
- * COVEY_EXHAUSTED on every member when one has no room. COVEY_UNSUPPORTED: models, where
- * members share no memory, or MPI is not for Covey's own thread. */
+ * COVEY_EXHAUSTED on every member when one has no room. COVEY_UNSUPPORTED:
+ * members share no memory, and MPI is not for Covey's own thread. */
 covey_code covey_rounds_open(covey_runtime* runtime, const covey_rounds_config* config,
                              covey_rounds* rounds, covey_error* error);
 
@@ -99,10 +98,6 @@ covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_
 
 /* The last version made; -1: no such rounds. */
 int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds);
-
-/* The same, and *at_ns becomes when that was, about, by covey_now_ns; 0: not known, as where
- * members share no memory. So a rank that is late can tell when the next one is due. */
-int64_t covey_rounds_ended(covey_runtime* runtime, covey_rounds rounds, int64_t* at_ns);
 
 /* Says where versions of gradients will be read to: spans[i], or NULL for spans: nowhere any more.
  * covey_rounds_read to the same spans then costs less, because some of it is done while the version
@@ -146,9 +141,6 @@ typedef struct covey_round_merge {
   int32_t kept;    /* 1: an average of all had passed it by, and it is with this rank's progress */
 } covey_round_merge;
 
-/* Models: training begins from what lies in the spans now. Before any covey_rounds_publish. */
-covey_code covey_rounds_begin(covey_runtime* runtime, covey_rounds rounds, covey_error* error);
-
 /* Models: writes to spans[i] (one may be NULL) what the model published last becomes by `version`
  * or, when that is no longer in the log, by the newest one: the mean of this rank's group if it was
  * in it; (count * mean + own) / (count + 1) if it was late, of which the version's record decides.
@@ -167,9 +159,6 @@ typedef struct covey_round_look {
   int64_t step;      /* of the model; 0: it has published none, and nothing was copied */
   int32_t passed_by; /* 1: an average of all has come after it; it counts no more */
 } covey_round_look;
-
-/* Models: 1 if `version`, made or not, is by the method an average of all, which waits for all. */
-int32_t covey_rounds_of_all(covey_runtime* runtime, covey_rounds rounds, int64_t version);
 
 /* Models: after a merge into covey_rounds_spans that has `kept`: publishes what lies there as the
  * next step, *step, which no member waits for, so that the others have this rank's progress. It
@@ -257,12 +246,6 @@ covey_code covey_rounds_seek(covey_runtime* runtime, covey_rounds rounds, int64_
 covey_code covey_rounds_take(covey_runtime* runtime, covey_rounds rounds,
                              const covey_snapshot* snapshot, void* to, int32_t* taken,
                              covey_error* error);
-
-/* How long this member's own steps take, from one exchange to the next: the median in nanoseconds,
- * by which it waits where max_wait or grace is `auto`; 0: not known yet. One that knows it from
- * elsewhere says so before its first exchange; with 0 nothing is said. */
-int64_t covey_rounds_pace(covey_runtime* runtime, covey_rounds rounds);
-void covey_rounds_assume(covey_runtime* runtime, covey_rounds rounds, int64_t step_ns);
 
 /* This rank leaves: the others do not wait for it any more. Its published contributions still
  * count. */

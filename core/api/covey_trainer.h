@@ -123,12 +123,11 @@ typedef struct covey_position {
   int64_t begin;      /* of covey_trainer_config, for a trainer that goes on from here */
   int64_t local;      /* steps since this rank has published what it has done, where it does so */
   int32_t has_state;  /* 1: covey_trainer_state is a part of it */
-  /* In rounds: */
-  int64_t step_ns;    /* so long a step of this rank's own takes; 0: it is not known */
-  int64_t published;  /* the version that its last contribution was for; not restored */
-  int32_t of_all;     /* 1: which has waited for all members; not restored */
+  int64_t step_ns;    /* in rounds: so long a step of this rank's own takes; 0: it is not known */
+  int64_t published;  /* in rounds: the version that its last contribution was for; not restored */
+  int32_t of_all;     /* in rounds: 1: which has waited for all members; not restored */
   int32_t payload;    /* covey_payload of the next step; not restored */
-  int32_t catches_up; /* 1: covey_trainer_begin_pass may give updates; not restored */
+  int32_t catches_up; /* in rounds: 1: covey_trainer_begin_pass may give updates; not restored */
   int32_t is_over; /* 1: the part with which it is to end (covey_trainer_config.end) has ended for
                     * this rank: the caller closes it, and goes on by other means. Until then
                     * steps go on as in that part. Not restored */

@@ -1,5 +1,5 @@
-// Time, handed in. Only core/engine/engine and the C API ask a real clock; everything below takes
-// one as an argument.
+// Time. Where threads wait a real clock is asked: engine, ports, trainer driver, transports, C API.
+// All else takes the time as an argument, so that the simulator can run it.
 #ifndef COVEY_CORE_BASE_CLOCK_H_
 #define COVEY_CORE_BASE_CLOCK_H_
 

@@ -3,8 +3,8 @@
 // A knob is set by the variable COVEY_<NAME> or by a line "name=value" of a settings text, which
 // wins. A wrong value is refused with a sentence that names it; nothing is ignored: a
 // variable that begins with COVEY_ and names no knob is an error, since it is nearly always a
-// misspelt one. The table of knobs (unit, default, range, help) is in knobs.cc; covey_knobs prints
-// it. Plain values, no thread of its own.
+// misspelt one. The table of knobs (unit, default, range, help) is in knob_table.cc;
+// covey_knobs prints it. Plain values, no thread of its own.
 #ifndef COVEY_CORE_BASE_CONFIG_H_
 #define COVEY_CORE_BASE_CONFIG_H_
 

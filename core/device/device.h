@@ -1,8 +1,8 @@
 // A device whose memory the host does not read: when its tensors may be read, how their bytes come
 // to host memory and back, and how a stream of the user learns that they are back.
 //
-// It has two queues of its own, one in each direction; each works in order, besides the other and
-// besides the user's streams. A mark is a number of a queue: the work handed over before it.
+// It has two queues of its own, one in each direction; each works in order, beside the other and
+// beside the user's streams. A mark is a number of a queue: the work handed over before it.
 //
 // Contract:
 //  device-V1. No call waits for the device but Drain; Pin takes a while. Progress lock held, unless

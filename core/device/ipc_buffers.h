@@ -44,7 +44,6 @@ class IpcBuffers {
 
   IpcMemory* ipc_memory() const { return ipc_memory_; }
   size_t slabs() const { return slabs_.size(); }
-  size_t open_slabs() const { return opened_.size() + closing_.size(); }  // of peers
 
  private:
   static constexpr size_t kLeastBytes = 4096;

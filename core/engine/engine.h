@@ -2,8 +2,8 @@
 //
 // The thread that holds the progress lock runs Runtime::RunOnce. A thread that waits for an
 // operation takes it and drives the runtime itself, so that a small blocking operation costs no
-// hand-over between threads; otherwise the engine thread drives. Holder or not, no thread spins
-// when there are more ranks than cores: spin, then yield, then park.
+// hand-over between threads; otherwise the engine thread drives. Holder or not, a
+// waiting thread spins, then yields, then parks; with more ranks than cores it does not spin.
 //
 // Invariants (core/PROTOCOL.md: engine-E1, engine-E2, engine-E3):
 //  1. At most one thread is inside RunOnce (progress_lock_).

@@ -31,7 +31,7 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
     : options_(std::move(options)),
       transport_(transport),
       queue_(queue),
-      blocks_(std::make_unique<StagingAllocator>(transport, options_.landing_bytes)),
+      blocks_(std::make_unique<LandingAllocator>(transport, options_.landing_bytes)),
       negotiator_({.self = transport->rank(),
                    .segment_bytes = options_.segment_bytes,
                    .cache_capacity = options_.cache_capacity,

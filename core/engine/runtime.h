@@ -1,10 +1,12 @@
 // The walk of a tensor through one rank: queue, negotiator, executor, completion. Owns every stage;
 // the only file that includes all of them.
 //
-// RunOnce is the only control flow of negotiated exchanges; asynchronous groups (core/partial,
-// core/gossip) are advanced by the threads that wait for them. No thread, no lock, no clock of its
-// own: core/engine/engine.h runs it in production, the simulator runs N of them in one process
-// under a virtual clock. All functions are the holder of the progress lock's unless said otherwise.
+// RunOnce drives negotiated exchanges; Repeat is its shortcut for a small sum that comes again while
+// nothing else is in flight. Asynchronous groups (core/partial, core/gossip) are advanced by the
+// threads that wait for them, between hosts by RunOnce, through ChannelMux. No thread, no lock, no
+// clock of its own: core/engine/engine.h runs it in production, the simulator runs N of them in one
+// process under a virtual clock. All functions are the holder of the progress lock's unless said
+// otherwise.
 #ifndef COVEY_CORE_ENGINE_RUNTIME_H_
 #define COVEY_CORE_ENGINE_RUNTIME_H_
 
@@ -18,7 +20,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/engine/observer.h"
-#include "core/engine/staging_allocator.h"
+#include "core/engine/landing_allocator.h"
 #include "core/engine/stall.h"
 #include "core/engine/tensor_queue.h"
 #include "core/engine/timeline.h"
@@ -40,7 +42,7 @@ class Runtime {
     std::string agreed_text;
     SelectorSettings selector;
     // From `selector` and a problem to this rank's schedule; tests put a verifier in between.
-    Schedule (*plan)(const void* settings, const Problem& problem) = Plan;
+    Schedule (*plan)(const SelectorSettings& settings, const Problem& problem) = Plan;
     uint64_t cache_bytes = uint64_t{32} << 20;  // of the last-level cache
     uint64_t landing_bytes = 0;                 // that a stream's slots take turns over, if it may
     std::array<Device*, 3> devices{};           // by DeviceType; null: none
@@ -136,7 +138,7 @@ class Runtime {
   Transport* transport_;
   TensorQueue* queue_;
   Timeline* timeline_ = nullptr;
-  std::unique_ptr<StagingAllocator> blocks_;
+  std::unique_ptr<LandingAllocator> blocks_;
   Negotiator negotiator_;
   Coordinator coordinator_;
   Join join_;

@@ -1,6 +1,6 @@
 // One rank's part in averaging models in pairs, on one host: AD-PSGD's pair exchange without a
-// thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P10). Where
-// ranks lie on several hosts it has those of one; far_access.h and far_pairs.h are for the others.
+// thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P10). Where ranks lie on
+// several hosts it has those of one; far_access.h and far_pairs.h are for the others.
 //
 // A rank trains on its own copy of its model and pushes what it has become; in between others may
 // average with the model it pushed last, and their change of it is added to the rank's own

@@ -47,7 +47,7 @@ struct MethodParameter {
   ValueSyntax syntax = ValueSyntax::kNumber;
 };
 
-// The values covey_payload and covey_admission have in covey.h: append, never renumber.
+// The values covey_payload and covey_admission have in covey_methods.h: append, never renumber.
 enum class Payload : int32_t {
   kNone = 0,       // a step on this rank alone
   kGradients = 1,  // before the update: gradients, reduced as the optimizer was told
@@ -59,9 +59,6 @@ enum class Admission : int32_t {
   kRounds = 1,     // as versions of core/partial: once enough have come, as MethodRounds says
   kPairs = 2,      // two at a time, by core/gossip: no rank waits for another
   kNeighbors = 3,  // by a neighbor_allreduce, which all do, as MethodNeighbors says
-};
-enum class Membership : int32_t {
-  kAll = 0,  // every rank of the view
 };
 
 // The versions of a method that has them; but for `warmup` the same at all versions.
@@ -119,7 +116,6 @@ struct MethodNeighbors {
 
 struct MethodPlan {
   Payload payload = Payload::kNone;
-  Membership members = Membership::kAll;
   Admission admission = Admission::kAll;
   MethodRounds rounds = {};        // kRounds
   MethodPairs pairs = {};          // kPairs

@@ -6,7 +6,7 @@
 //   is not, and a version of all has    the mean + (its own - what it began from)
 //   come after its step
 //   is not, and others have ended       the mean
-//   with that version (Rounds::GoOnWithout)
+//   with that version (EpochEnd::GoOnWithout)
 //
 // The mean is that of its group. A group none of whose models is in the version has none: a member
 // that a version of all has superseded takes the mean of the first group that has one.

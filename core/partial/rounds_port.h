@@ -83,7 +83,7 @@ class RoundsPort {
   // How long this rank's own steps take; see StepTime.
   Time step_time();
   void Assume(Time step);
-  // See Rounds::Expect. Waiting that ends otherwise than well gives the memory back.
+  // See Rounds::RegisterOutput. Waiting that ends otherwise than well gives the memory back.
   virtual void RegisterOutput(std::span<void* const> to) = 0;
   // See ResultLog::Read.
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
@@ -131,13 +131,13 @@ class RoundsPort {
     kAsked,   // a snapshot is to be given
     kBehind,  // Finish: half of the log is not applied yet, or the last version is not
     kTime,    // the deadline is over
-    kLeft,    // Wait: others have ended finish() without this rank; see Versions::IsLeftBehind
+    kLeft,    // Wait: others have ended finish() without this rank; see EpochEnd::IsLeftBehind
   };
   static constexpr uint64_t kNotServing = ~uint64_t{0};  // `applied` of one that gives none
   // As Wait and Finish, which end early for such an event.
   Status WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event);
   Status FinishServing(uint64_t applied, Time deadline, Event* event);
-  // After it has said kTimeout for max_wait: see Versions.
+  // After it has said kTimeout for max_wait: see EpochEnd::GoOnWithout.
   Status GoOnWithout();
   // The snapshot given last stands when this rank has left, too, until it publishes again.
   void KeepSnapshot();

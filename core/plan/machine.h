@@ -100,7 +100,7 @@ class Machine {
   std::string Store(int32_t me, const Buffer& buffer, uint64_t length, const HeldBytes& held);
   std::string StorePartial(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes partial);
   std::string Combine(const std::vector<HeldBytes>& operands, uint64_t length, HeldBytes* sum);
-  bool SharesMemory() const { return schedules_[0].shares_memory; }  // equal on all ranks
+  bool TouchesPeers() const { return schedules_[0].touches_peers; }  // equal on all ranks
 
   bool Await(int32_t me, const Step& step);
   void GiveSignal(int32_t me, uint32_t tick, bool leaves_host);

@@ -119,7 +119,7 @@ std::string Machine::Copy(int32_t me, const Step& step) {
   const bool peers_memory = step.src.place != Place::kLanding && step.src.index != me;
   if (peers_memory && !fetch) return "copies from a peer's own memory";
   if (fetch && (!peers_memory || !problem_.all_readable)) return "fetches what cannot be fetched";
-  if (fetch && !SharesMemory()) return "uses a peer's memory, which the schedule denies";
+  if (fetch && !TouchesPeers()) return "uses a peer's memory, which the schedule denies";
   if (step.dst.place != Place::kLanding && step.dst.index != me) return "copies to a peer's memory";
   const bool from_user = step.src.place != Place::kLanding;
   const bool to_user = step.dst.place != Place::kLanding;
@@ -201,7 +201,7 @@ std::string Machine::Reduce(int32_t me, const Step& step) {
   const bool arena = step.src.place == Place::kInput;
   if (step.src.place == Place::kOutput) return "reduces outputs";
   if (arena && !problem_.all_arena) return "reduces inputs that are not all in the arena";
-  if (arena && !SharesMemory()) return "uses a peer's memory, which the schedule denies";
+  if (arena && !TouchesPeers()) return "uses a peer's memory, which the schedule denies";
   const bool everywhere = step.dst.index == kEveryRank;
   if (everywhere && (!arena || step.dst.place != Place::kOutput))
     return "only a reduction of inputs can be written to every output";

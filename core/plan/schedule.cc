@@ -82,11 +82,4 @@ uint64_t OutputBytes(const Problem& p, int32_t rank) {
   return bytes;
 }
 
-std::string ToString(const Schedule& schedule) {
-  std::string text = std::string(schedule.algorithm) + " ticks " + std::to_string(schedule.ticks) +
-                     " slots " + std::to_string(schedule.slots) + "\n";
-  for (const Step& s : schedule.steps) text += "  " + ToString(s) + "\n";
-  return text;
-}
-
 }  // namespace covey

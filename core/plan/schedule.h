@@ -56,7 +56,7 @@ enum class StepKind : uint8_t {
   kReduce,  // dst = post * op over src.index 0..n-1 of pre * src, which lie in landing slots or in
             // inputs in the arena; dst.index kEveryRank: written to each output. In landing slots
             // the own contribution is not read, but the same bytes of the own input, from
-  // input_offset on: memory that peers read meanwhile is slow to read, memory read before fast.
+  // input_offset on: memory that peers are reading is slow, memory read just before is fast.
   kFetch,  // dst = src, which lies in the private memory of src.index
   // Own output + dst.offset = post * op over ranks of pre * contribution: the own input, and the
   // peers' bytes in landing[me].0, `stride` bytes apart, in rank order without the own.
@@ -111,7 +111,7 @@ struct Schedule {
   uint32_t slots = 0;              // landing slots used
   // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends
   // before all have stopped.
-  bool shares_memory = false;
+  bool touches_peers = false;
   bool puts_input = false;     // the network reads the own input (kPush)
   bool reads_begin = true;     // some step needs the first segments in the landing slots
   std::vector<int16_t> host;   // members of the own host, the own one too, in group order
@@ -198,6 +198,10 @@ inline uint64_t BlockBytes(const Problem& p, int32_t from, int32_t to) {
   return p
       .shares[static_cast<size_t>(from) * static_cast<size_t>(p.size) + static_cast<size_t>(to)];
 }
+inline uint64_t BlockBegin(const Problem& p, int32_t from, int32_t to) {
+  const auto row = p.shares.begin() + int64_t{from} * p.size;
+  return std::accumulate(row, row + to, uint64_t{0});
+}
 
 // neighbor_allreduce: whether what `from` has handed in is in the result of `to`.
 inline bool Takes(const Problem& p, int32_t to, int32_t from) {
@@ -206,13 +210,6 @@ inline bool Takes(const Problem& p, int32_t to, int32_t from) {
 
 std::string ToString(const Buffer& buffer);  // "landing[2].1+64"
 std::string ToString(const Step& step);      // "wait 2 >= 1"
-inline uint64_t BlockBegin(const Problem& p, int32_t from, int32_t to) {
-  const auto row = p.shares.begin() + int64_t{from} * p.size;
-  return std::accumulate(row, row + to, uint64_t{0});
-}
-
-// One line per step, for golden files and `covey` reports.
-std::string ToString(const Schedule& schedule);
 
 }  // namespace covey
 #endif  // COVEY_CORE_PLAN_SCHEDULE_H_

@@ -49,8 +49,8 @@ const Algorithm& Select(const SelectorSettings& settings, const Problem& problem
   return *best;
 }
 
-Schedule Plan(const void* settings, const Problem& problem) {
-  const Algorithm& algorithm = Select(*static_cast<const SelectorSettings*>(settings), problem);
+Schedule Plan(const SelectorSettings& settings, const Problem& problem) {
+  const Algorithm& algorithm = Select(settings, problem);
   if (!problem.mirrored) return BuildSchedule(algorithm, problem);
   std::vector<Schedule> schedules;
   Problem of_rank = problem;

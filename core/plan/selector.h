@@ -9,8 +9,8 @@ namespace covey {
 
 const Algorithm& Select(const SelectorSettings& settings, const Problem& problem);
 
-// Select and build. `settings` is a SelectorSettings (the executor holds it untyped).
-Schedule Plan(const void* settings, const Problem& problem);
+// Selects and builds.
+Schedule Plan(const SelectorSettings& settings, const Problem& problem);
 
 }  // namespace covey
 #endif  // COVEY_CORE_PLAN_SELECTOR_H_

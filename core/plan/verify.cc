@@ -48,7 +48,7 @@ Status CheckTicks(std::span<const Schedule> schedules) {
   for (size_t r = 0; r < schedules.size(); ++r) {
     const Schedule& s = schedules[r];
     const std::string who = RankText(static_cast<int32_t>(r));
-    if (s.shares_memory != schedules[0].shares_memory)
+    if (s.touches_peers != schedules[0].touches_peers)
       return Status::Internal(who + " and rank 0 differ in whether peers use their memory");
     if (s.ticks != schedules[0].ticks || s.slots != schedules[0].slots)
       return Status::Internal(who + " uses " + std::to_string(s.ticks) + " ticks and " +

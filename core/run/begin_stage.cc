@@ -271,7 +271,7 @@ void BeginStage::Measure(Exchange* x) {
 }
 
 void BeginStage::Learn(const Exchange& x) {
-  if (x.schedule->shares_memory || !LearnsStores(x)) return;
+  if (x.schedule->touches_peers || !LearnsStores(x)) return;
   stores_.Learn(x.input.length_bytes(), x.streaming ? Stores::kStreaming : Stores::kCached,
                 x.busy + options_.clock->Now() - x.busy_since);
 }

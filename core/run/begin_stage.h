@@ -1,5 +1,5 @@
-// The begin of an exchange: this rank's publication before tick 1, and the result of the begins of
-// all members say once they are there (rules agree-N3 to agree-N5).
+// The begin of an exchange: this rank's publication before tick 1, and the verdict on the begins of
+// all members once they are there (rules agree-N3 to agree-N5).
 //
 // Progress lock held; nothing here waits.
 #ifndef COVEY_CORE_RUN_BEGIN_STAGE_H_

@@ -118,7 +118,7 @@ bool Executor::Advance(Exchange* x, Time now) {
       End(x, Outcome::kVoid, {}, now);
       return true;
     }
-    if (!GoesOnByRooms(x, now)) return true;
+    if (!GoesOnStaged(x, now)) return true;
     x->channel->streaming = x->CellOf(0)->placement[x->Turn()].streaming != 0;
     begins_.Measure(x);
     if (x->schedule == nullptr) begins_.ChooseSchedule(x);
@@ -307,8 +307,9 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   counters_.run_ns += now - x->all_begun_at;
 }
 
-// All have begun alike. False: the devices do it, or it begins once more, or has ended.
-bool Executor::GoesOnByRooms(Exchange* x, Time now) {
+// All have begun alike. Whether it goes on through the arena; else a communicator does it, it begins
+// once more, or it has ended.
+bool Executor::GoesOnStaged(Exchange* x, Time now) {
   switch (communicators_.Judge(x)) {
     case CommunicatorVerdict::kStaged:
       return true;

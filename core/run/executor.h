@@ -123,7 +123,7 @@ class Executor {
   void End(Exchange* exchange, Outcome outcome, Status why, Time now);
 
   // Of exchanges that the devices do.
-  bool GoesOnByRooms(Exchange* exchange, Time now);
+  bool GoesOnStaged(Exchange* exchange, Time now);
   bool RunCommunicator(Exchange* exchange, Time now);
   bool LooksForLost(Exchange* exchange);
   void FailCommunicator(Exchange* exchange, Time now);

@@ -71,13 +71,13 @@ DataPath::Answer HostStagingPath::MayRun(Exchange* x, const Step& step) {
 
 // Where members write each other's outputs nothing is whole before the end.
 DataPath::Answer HostStagingPath::DidRun(Exchange* x, const Step& step) {
-  if (step.dst.place != Place::kOutput || x->schedule->shares_memory) return Answer::kYes;
+  if (step.dst.place != Place::kOutput || x->schedule->touches_peers) return Answer::kYes;
   const bool wrote = x->transfers->Wrote(x->transfer, step.dst.offset, step.length_bytes);
   return wrote ? Answer::kYes : Lost(*x);
 }
 
 bool HostStagingPath::Finish(Exchange* x, bool done) {
-  const bool whole = done && x->schedule->shares_memory;
+  const bool whole = done && x->schedule->touches_peers;
   const bool wrote = !whole || x->transfers->Wrote(x->transfer, 0, x->transfer->to.length_bytes());
   const bool left = x->transfers->Unmap(x->transfer, *x->request, done && wrote);
   if (wrote && left) return true;

@@ -34,7 +34,7 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
   transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
   transport_->Wake(x->request->group->members);
   const bool is_running = x->state == ExchangeState::kRunning;
-  const bool shared = (is_running && (x->schedule->shares_memory || x->schedule->puts_input)) ||
+  const bool shared = (is_running && (x->schedule->touches_peers || x->schedule->puts_input)) ||
                       (x->state == ExchangeState::kCommunicator &&
                        communicators_.Abort(x, {lost, how}, clock_->Now()));
   x->state = ExchangeState::kLeaving;

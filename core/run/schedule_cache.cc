@@ -35,7 +35,7 @@ void ScheduleCache::Choose(Problem problem, Exchange* x) {
       return;
     }
   }
-  auto built = std::make_unique<Schedule>(planner_.plan(planner_.settings, problem));
+  auto built = std::make_unique<Schedule>(planner_.plan(*planner_.settings, problem));
   x->schedule = built.get();
   if (keeps && schedules_.size() < kMaxSchedules) {
     schedules_.emplace(std::move(problem), std::move(built));

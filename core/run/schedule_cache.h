@@ -10,11 +10,12 @@
 namespace covey {
 
 struct Exchange;
+struct SelectorSettings;
 
 // Builds the schedule of a problem: the selector bound to this job's settings.
 struct SchedulePlanner {
-  Schedule (*plan)(const void* settings, const Problem& problem) = nullptr;
-  const void* settings = nullptr;  // outlives its user
+  Schedule (*plan)(const SelectorSettings& settings, const Problem& problem) = nullptr;
+  const SelectorSettings* settings = nullptr;  // outlives its user
 };
 
 class ScheduleCache {

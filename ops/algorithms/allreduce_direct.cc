@@ -30,7 +30,7 @@ Schedule Build(const Problem& p) {
              .steps = {},
              .ticks = 2,
              .slots = 1,
-             .shares_memory = true,
+             .touches_peers = true,
              .reads_begin = false};
   const uint64_t end = PieceBegin(p, p.me + 1);
   for (uint64_t at = PieceBegin(p, p.me); at < end; at += kStepBytes) {

@@ -71,7 +71,7 @@ Schedule Build(const Problem& p) {
              .steps = {},
              .ticks = 3,
              .slots = 1,
-             .shares_memory = true,
+             .touches_peers = true,
              .reads_begin = false};
   ReduceOwnPiece(p, &s);
   s.steps.push_back({.kind = StepKind::kSignal, .tick = 2});

@@ -23,7 +23,7 @@ Schedule Build(const Problem& p) {
              .steps = {},
              .ticks = 2,
              .slots = 1,
-             .shares_memory = true,
+             .touches_peers = true,
              .reads_begin = false};
   const uint64_t share = p.shares[static_cast<size_t>(p.me)];
   for (uint64_t at = 0; at < share; at += kStepBytes) {

@@ -15,8 +15,8 @@ from covey.launch.start import HostPart, Starter
 from covey.launch.worlds import Terms, World, Worlds
 
 
-class Ways(Protocol):
-    """The operations on workers: these are on coveyrun's host (Here) or others (OnHosts).
+class WorkerOps(Protocol):
+    """The operations on workers: `LocalWorkers` on the host of coveyrun, `RemoteWorkers` on others.
 
     Attributes:
         lease_s: so long after coveyrun the ranks see themselves that a host is lost.
@@ -57,7 +57,7 @@ class Ways(Protocol):
         """May be called again."""
 
 
-class Here:
+class LocalWorkers:
     """All workers are on this host."""
 
     lease_s = 0.0
@@ -75,19 +75,19 @@ class Here:
         self._doors = Doors([selector], self)
 
     def hosts(self) -> Sequence[int]:
-        """As of Ways."""
+        """As of WorkerOps."""
         return [0] * self._size
 
     def gone(self) -> Sequence[int]:
-        """As of Ways."""
+        """As of WorkerOps."""
         return []
 
     def came(self, now: float) -> Mapping[int, int]:
-        """As of Ways."""
+        """As of WorkerOps."""
         return {}
 
     def deadlines(self, now: float) -> List[float]:
-        """As of Ways."""
+        """As of WorkerOps."""
         return []
 
     def part(self, number: Optional[int] = None) -> HostPart:
@@ -98,31 +98,27 @@ class Here:
         return HostPart(chosen, -1, store=self._store, doors=doors, starter=self._starter)
 
     def heard(self) -> List[Tuple[int, str]]:
-        """As of Ways."""
+        """As of WorkerOps."""
         return self._doors.heard()
 
     def tell(self, number: int, kind: str, **fields: object) -> None:
-        """As of Ways."""
+        """As of WorkerOps."""
         self._doors.tell(number, kind, **fields)
 
     def admit(self, world: int, seats: Mapping[int, Place]) -> None:
-        """As of Ways."""
+        """As of WorkerOps."""
         self._doors.admit(world, seats)
 
     def start(self, number: int) -> None:
-        """As of Ways."""
-        try:
-            self._start(self.part(number))
-        except LaunchError:
-            self._starter.close()  # Of --preload: its process may be gone.
-            self._start(self.part(number))
+        """As of WorkerOps."""
+        self._starter.retried(lambda: self._start(self.part(number)))
 
     def ends(self, number: int) -> None:
-        """As of Ways."""
+        """As of WorkerOps."""
         self._doors.drop(number)
 
     def close(self) -> None:
-        """As of Ways."""
+        """As of WorkerOps."""
         self._starter.close()
         self._doors.close()
 
@@ -134,17 +130,17 @@ class Elastic:
         worlds: which there are.
     """
 
-    def __init__(self, terms: Terms, size: int, ways: Ways) -> None:
-        """`size` workers are started first. Owns `ways`."""
-        self.worlds = Worlds(terms, ways.hosts(), size)
-        self._ways = ways
+    def __init__(self, terms: Terms, size: int, ops: WorkerOps) -> None:
+        """`size` workers are started first. Owns `ops`."""
+        self.worlds = Worlds(terms, ops.hosts(), size)
+        self._ops = ops
         self._lost: List[int] = []  # Ranks of the world whose host is lost, since they were told.
 
     def replace(self) -> None:
         """Starts the workers that are wanted."""
         for number in self.worlds.wanted():
             try:
-                self._ways.start(number)
+                self._ops.start(number)
             except LaunchError as error:
                 self.worlds.failure = str(error)
                 return
@@ -152,20 +148,20 @@ class Elastic:
 
     def ends(self, number: int, is_well: bool) -> None:
         """A worker has ended."""
-        gone, rank = self._ways.gone(), self.worlds.rank_of(number)
+        gone, rank = self._ops.gone(), self.worlds.rank_of(number)
         if number in gone and rank >= 0 and not is_well:
             self._lost.append(rank)
         self.worlds.withdraws(gone)
         self.worlds.ends(number, is_well)
-        self._ways.ends(number)
+        self._ops.ends(number)
 
     def act(self, now: float) -> List[str]:
         """Hears the workers and tells them what follows. Returns what there is to say to the
         user."""
-        self.worlds.withdraws(self._ways.gone())
+        self.worlds.withdraws(self._ops.gone())
         if not self.worlds.is_over:
-            self.worlds.offers(self._ways.came(now))
-        for number, kind in self._ways.heard():
+            self.worlds.offers(self._ops.came(now))
+        for number, kind in self._ops.heard():
             if kind == "ask":
                 self.worlds.asks(number)
             elif kind == "ready":
@@ -174,25 +170,25 @@ class Elastic:
         world = self.worlds.advance(now)
         lines = [] if world is None else self._begin(world)
         for number in self.worlds.called(now):
-            self._ways.tell(number, "come")
+            self._ops.tell(number, "come")
         why = self.worlds.failure or "other ranks have ended the training well"
         for number in self.worlds.dismissed():
-            self._ways.tell(number, "over", why=why)
+            self._ops.tell(number, "over", why=why)
         return [*lines, *filter(None, [self.worlds.notice(now)])]
 
     def _tell_of_lost(self) -> None:
         """A host may be silent although its system answers: then ranks wait for it for ever."""
         lost, self._lost = self._lost, []
         if lost:
-            about = {"world": self.worlds.made - 1, "ranks": lost, "after_s": self._ways.lease_s}
+            about = {"world": self.worlds.made - 1, "ranks": lost, "after_s": self._ops.lease_s}
             for number in self.worlds.members():
-                self._ways.tell(number, "lost", **about)
+                self._ops.tell(number, "lost", **about)
 
     def _begin(self, world: World) -> List[str]:
         hosts = [self.worlds.host_of(number) for number in world.workers]
         seats = places_of(_numbered(hosts))
         try:
-            self._ways.admit(world.number, dict(zip(world.workers, seats)))
+            self._ops.admit(world.number, dict(zip(world.workers, seats)))
         except LaunchError as error:
             self.worlds.failure = str(error)
             return []
@@ -202,12 +198,12 @@ class Elastic:
 
     def deadlines(self, now: float) -> List[float]:
         """When `act` has something to do, event or not."""
-        of_ways = [] if self.worlds.is_over else self._ways.deadlines(now)
-        return [*self.worlds.deadlines(), *of_ways]
+        found = [] if self.worlds.is_over else self._ops.deadlines(now)
+        return [*self.worlds.deadlines(), *found]
 
     def close(self) -> None:
         """May be called again."""
-        self._ways.close()
+        self._ops.close()
 
 
 def _numbered(hosts: Sequence[int]) -> List[int]:

@@ -18,8 +18,8 @@ from covey.launch.remote_rank import RemoteRank
 from covey.launch.spec import JobSpec
 
 
-class OnHosts:
-    """Ways (elastic.py) by agents."""
+class RemoteWorkers:
+    """WorkerOps (elastic.py) by agents."""
 
     def __init__(
         self,
@@ -35,32 +35,32 @@ class OnHosts:
         self._ports: Dict[int, int] = {}  # Of those that ask for a place.
 
     def hosts(self) -> Sequence[int]:
-        """As of Ways."""
+        """As of WorkerOps."""
         return [place.host for _, place in sorted(self._fleet.places().items())]
 
     def gone(self) -> Sequence[int]:
-        """As of Ways."""
+        """As of WorkerOps."""
         return self._fleet.gone_places()
 
     def came(self, now: float) -> Mapping[int, int]:
-        """As of Ways."""
+        """As of WorkerOps."""
         listed = None if self._discovery is None else self._discovery.news(now)
         if listed is not None:
             self._arrivals.want(listed)
         return self._arrivals.take(now)
 
     def heard(self) -> List[Tuple[int, str]]:
-        """As of Ways."""
+        """As of WorkerOps."""
         found, self._fleet.said = self._fleet.said, []
-        self._ports.update((said["rank"], int(said["port"])) for said in found if "port" in said)
-        return [(said["rank"], said["what"]) for said in found]
+        self._ports.update((said["number"], int(said["port"])) for said in found if "port" in said)
+        return [(said["number"], said["what"]) for said in found]
 
     def tell(self, number: int, kind: str, **fields: object) -> None:
-        """As of Ways."""
-        self._fleet.send(number, "tell", rank=number, what=kind, fields=fields)
+        """As of WorkerOps."""
+        self._fleet.send(number, "tell", number=number, what=kind, fields=fields)
 
     def admit(self, world: int, seats: Mapping[int, Place]) -> None:
-        """As of Ways."""
+        """As of WorkerOps."""
         text, places = "", self._fleet.places()
         if any(place.local_size != place.size for place in seats.values()):
             addresses = self._fleet.addresses()
@@ -77,22 +77,22 @@ class OnHosts:
             self._fleet.send(min(its), "world", world=world, places=its, book=text)
 
     def start(self, number: int) -> None:
-        """As of Ways."""
+        """As of WorkerOps."""
         self._add(self._fleet.more(number))
 
     def ends(self, number: int) -> None:
-        """As of Ways."""
+        """As of WorkerOps."""
         self._ports.pop(number, None)
 
     def deadlines(self, now: float) -> List[float]:
-        """As of Ways."""
+        """As of WorkerOps."""
         found = [self._arrivals.deadline(now)]
         if self._discovery is not None:
             found.append(self._discovery.deadline(now))
         return [it for it in found if it is not None]
 
     def close(self) -> None:
-        """As of Ways."""
+        """As of WorkerOps."""
         self._arrivals.close()
         if self._discovery is not None:
             self._discovery.close()
@@ -105,7 +105,7 @@ def elastic_on(
     say: Callable[[str], None],
 ) -> Optional[Elastic]:
     """The workers of `fleet`, which has started; None: the job is not elastic. `add`: as of
-    OnHosts."""
+    RemoteWorkers."""
     if spec.elastic is None:
         return None
     assert spec.plan is not None
@@ -113,4 +113,4 @@ def elastic_on(
     if plan.script:
         discovery = Discovery(plan.script, plan.slots, [*plan.hosts, *plan.spare], say)
     arrivals = Arrivals(fleet, plan, spec.elastic.most, say)
-    return Elastic(spec.elastic, spec.size, OnHosts(fleet, arrivals, discovery, add))
+    return Elastic(spec.elastic, spec.size, RemoteWorkers(fleet, arrivals, discovery, add))

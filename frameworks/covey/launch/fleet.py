@@ -248,7 +248,7 @@ class Fleet:
         elif kind == "tried":
             self.tried.append((channel, message))
         elif kind == "begun":
-            self._ranks[message["rank"]].pid = message["pid"]
+            self._ranks[message["number"]].pid = message["pid"]
         elif kind == "witness" and message["world"] == self._world:
             answer = self._witnesses.answer(bytes.fromhex(message["packet"]))
             if answer is not None:
@@ -331,13 +331,13 @@ class Fleet:
             self._selector.unregister(channel.wire.read_fd)
             channel.abandon()
 
-    def send(self, number: int, kind: str, **fields: Any) -> None:
+    def send(self, number: int, kind: str, /, **fields: Any) -> None:
         """To the host of that place."""
         self._channels[self._places[number].host].wire.send(kind, **fields)
 
     def more(self, number: int) -> RemoteRank:
         """Has that host start a worker; its process id follows."""
-        self.send(number, "more", rank=number)
+        self.send(number, "more", number=number)
         channel = self._channels[self._places[number].host]
         self._ranks[number] = RemoteRank(number, 0, channel)
         return self._ranks[number]

@@ -29,6 +29,7 @@ class Place:
     """The place of a rank among all, on its host, and among the ranks with its local rank.
 
     Attributes:
+        rank: of a worker of an elastic job that is in no world yet, its number.
         host: index of its host.
         lowest: the lowest rank of its host.
     """

@@ -18,7 +18,7 @@ import time
 from typing import List, Optional, Sequence
 
 from covey.launch import book, check, endings, report
-from covey.launch.elastic import Elastic, Here
+from covey.launch.elastic import Elastic, LocalWorkers
 from covey.launch.elastic_fleet import elastic_on
 from covey.launch.fleet import Fleet
 from covey.launch.hosts import places
@@ -105,9 +105,9 @@ class Job:
         size, port = self._spec.size, self._port.number
         store = None if port is None else ("127.0.0.1", port)
         if self._spec.elastic is not None:
-            ways = Here(size, self._selector, store, lambda part: self._start_ranks(part, inbox))
-            self._elastic = Elastic(self._spec.elastic, size, ways)
-            return self._start(ways.part(), inbox)
+            ours = LocalWorkers(size, self._selector, store, lambda p: self._start_ranks(p, inbox))
+            self._elastic = Elastic(self._spec.elastic, size, ours)
+            return self._start(ours.part(), inbox)
         memory = make_memory(size)
         try:
             self._start(HostPart(places([size]), memory, store=store), inbox)

@@ -8,7 +8,18 @@ import os
 import socket
 import subprocess
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
@@ -18,6 +29,9 @@ from covey.launch.hosts import Place
 from covey.launch.preload import Preloaded, adopting
 from covey.launch.process import Child, RankProcess, start_process
 from covey.launch.spec import JobSpec, LaunchError
+
+
+T = TypeVar("T")
 
 
 class Start(Protocol):
@@ -87,6 +101,15 @@ class Starter:
         if self._start is None:
             self._start = self._stack.enter_context(starting(spec, envs, fds, wait))
         return self._start
+
+    def retried(self, begin: Callable[[], T]) -> T:
+        """begin(), which starts ranks by `made`; after a LaunchError again, with what `made` makes
+        anew: the process of --preload may be gone."""
+        try:
+            return begin()
+        except LaunchError:
+            self.close()
+            return begin()
 
     def close(self) -> None:
         """The next call of `made` is the first."""

@@ -117,14 +117,10 @@ class Station:
             for it in theirs:
                 it.close()
 
-    def more(self, rank: int, wait: Callable[[Any], None]) -> RankProcess:
-        """Starts a worker of an elastic job, by its number. Errors as of `start`."""
-        its = [place for place in self._places if place.rank == rank]
-        try:
-            (process,) = self._more(its, wait)
-        except LaunchError:
-            self._starter.close()  # Of --preload: its process may be gone.
-            (process,) = self._more(its, wait)
+    def more(self, number: int, wait: Callable[[Any], None]) -> RankProcess:
+        """Starts a worker of an elastic job. Errors as of `start`."""
+        its = [place for place in self._places if place.rank == number]
+        (process,) = self._starter.retried(lambda: list(self._more(its, wait)))
         return process
 
     def _more(

@@ -173,9 +173,9 @@ class Tending:
     def _obey_elastic(self, message: dict, workers: Workers) -> None:
         """The messages of an elastic job alone. Raises LaunchError."""
         if message["covey"] == "more":
-            process = self._station.more(message["rank"], self._await_readable)
+            process = self._station.more(message["number"], self._await_readable)
             self.add(process)
-            self._wire.send("begun", rank=process.rank, pid=process.pid)
+            self._wire.send("begun", number=process.rank, pid=process.pid)
         elif message["covey"] == "try":
             address, port = message["where"]
             why = reach.failures([(address, port)], message["limit_s"])
@@ -183,7 +183,7 @@ class Tending:
         elif message["covey"] == "world":
             workers.admit(message)
         elif message["covey"] == "tell":
-            workers.doors.tell(message["rank"], message["what"], **message["fields"])
+            workers.doors.tell(message["number"], message["what"], **message["fields"])
 
     def _await_readable(self, it: Any) -> None:
         """Until there is something to read; coveyrun hears that this host lives."""

@@ -38,7 +38,7 @@ class Workers:
         LaunchError."""
         found = []
         for number, kind in self.doors.heard():
-            said: Dict[str, Any] = {"rank": number, "what": kind}
+            said: Dict[str, Any] = {"number": number, "what": kind}
             if kind == "ask":
                 self._forget(number)
                 (self._listeners[number],) = reach.listen(self._address, 1)

@@ -14,10 +14,11 @@ the place's number. A *world* is the workers that are ranks together, until one 
 | any         | it ends well                               | done: no further world is made       |
 | any         | it fails                                   | gone: its place is free              |
 | any         | its place is no more (rule 7)              | to end, once it is in no world       |
+| in no world | it is to end, or gets no place any more    | ending                               |
 
 Rules:
-1. A world is made when no worker is in one, and `least` are waiting. The first one waits for all
-   workers that are starting, a later one for none: they come to the next.
+1. A world is made when no worker is in one or ending, and `least` are waiting. The first one waits
+   for all workers that are starting, a later one for none: they come to the next.
 2. Workers that are ready come first, in the order of their ranks before; the others follow by
    number. So rank 0 has the state, if there is one. Then those of a host stand behind its first.
 3. Processes that have failed are replaced, at most `restarts` of them, but for those that went with
@@ -41,7 +42,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 NOTICE_S, GATHER_S = 10.0, 5.0
 RESTARTS, TIMEOUT_S = 3, 600.0
 """Terms of a job whose user says nothing else."""
-STARTING, WAITING, INSIDE, DONE = "starting", "waiting", "inside", "done"
+STARTING, WAITING, INSIDE, ENDING, DONE = "starting", "waiting", "inside", "ending", "done"
 
 
 class Terms(NamedTuple):
@@ -195,7 +196,7 @@ class Worlds:
 
     def called(self, now: float) -> List[int]:
         """Workers that are to be told that others wait for them; each is named once."""
-        waiting, inside = self._those(WAITING), self._those(INSIDE)
+        waiting, inside = self._those(WAITING), self._those(INSIDE, ENDING)
         is_knocking = bool(waiting and inside)
         self._knocked = (now if self._knocked is None else self._knocked) if is_knocking else None
         self._gathers = None
@@ -221,7 +222,7 @@ class Worlds:
             found = [number for number in outside if number not in self._ready]
         else:
             found = [number for number in self._placeless() if number in outside]
-        self._states.update(dict.fromkeys(found, INSIDE))  # They are about to end.
+        self._states.update(dict.fromkeys(found, ENDING))
         return found
 
     def dismissed(self) -> List[int]:
@@ -229,12 +230,12 @@ class Worlds:
         if not self.is_over:
             return []
         found = [it for it in self._those(WAITING) if it in self._ready or not self.is_done]
-        self._states.update(dict.fromkeys(found, INSIDE))  # They go on, or end, by themselves.
+        self._states.update(dict.fromkeys(found, ENDING))
         return found
 
     def advance(self, now: float) -> Optional[World]:
         """The world that is made now; None: not yet, or `failure` says why."""
-        waiting, inside = self._those(WAITING), self._those(INSIDE)
+        waiting, inside = self._those(WAITING), self._those(INSIDE, ENDING)
         waiting = [number for number in waiting if number in self._host_of]
         is_held = not self.is_over and bool(inside) and not self._ready.isdisjoint(waiting)
         self._held = self._begun(self._held, now) if is_held else None
@@ -289,7 +290,7 @@ class Worlds:
         """Workers of rule 4; each is named once."""
         if self._held is None or now < self._held + self._terms.timeout_s:
             return []
-        found = [number for number in self._those(INSIDE) if number not in self._late]
+        found = [number for number in self._those(INSIDE, ENDING) if number not in self._late]
         self._late.update(found)
         return found
 

@@ -19,8 +19,7 @@ _is_lazy: Optional[Callable[[torch.Tensor], bool]] = getattr(torch._C, "_is_cow_
 
 
 def looks_again(step: int) -> bool:
-    """Whether a script that writes to gradients is looked at in this step, which costs it a copy of
-    them: it may do so no more.
+    """Whether this step checks again that a script writes to gradients. The check copies them.
 
     Example:
         >>> [step for step in range(40) if looks_again(step)]

@@ -15,8 +15,8 @@ constexpr size_t kMirrorBytes = 4 << 20;
 
 // Plan, but an algorithm is proven right for a problem before a world first uses it. Every group
 // has a member 0, and one proof holds for all members.
-Schedule VerifiedPlan(const void* settings, const Problem& problem) {
-  const Algorithm& algorithm = Select(*static_cast<const SelectorSettings*>(settings), problem);
+Schedule VerifiedPlan(const SelectorSettings& settings, const Problem& problem) {
+  const Algorithm& algorithm = Select(settings, problem);
   if (problem.me == 0) {
     const Status status = Verify(algorithm, problem);
     EXPECT_TRUE(status.ok()) << NameOf(problem.kind) << "/" << algorithm.name << ": "

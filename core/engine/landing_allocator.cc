@@ -1,10 +1,10 @@
-#include "core/engine/staging_allocator.h"
+#include "core/engine/landing_allocator.h"
 
 #include <algorithm>
 
 namespace covey {
 
-uint64_t StagingAllocator::Alloc(size_t slot_bytes, size_t members, uint32_t* depth) {
+uint64_t LandingAllocator::Alloc(size_t slot_bytes, size_t members, uint32_t* depth) {
   const uint64_t wanted = used_bytes_ < kMostBytes ? wanted_bytes_ / slot_bytes : 0;
   *depth = static_cast<uint32_t>(std::clamp<uint64_t>(wanted, kMinLandingSlots, kMaxLandingSlots));
   uint64_t block = regions_->AllocShared(LandingBlockBytes(slot_bytes, *depth, members));

@@ -7,18 +7,18 @@
 // get so many: with many streams each one's slots are cold without it.
 //
 // The progress lock holder's.
-#ifndef COVEY_CORE_ENGINE_STAGING_ALLOCATOR_H_
-#define COVEY_CORE_ENGINE_STAGING_ALLOCATOR_H_
+#ifndef COVEY_CORE_ENGINE_LANDING_ALLOCATOR_H_
+#define COVEY_CORE_ENGINE_LANDING_ALLOCATOR_H_
 
 #include "core/agree/landing.h"
 #include "core/transport/shared_regions.h"
 
 namespace covey {
 
-class StagingAllocator final : public LandingBlocks {
+class LandingAllocator final : public LandingBlocks {
  public:
   // `wanted_bytes` is what a block's slots should come to. `regions` outlives this.
-  StagingAllocator(SharedRegions* regions, uint64_t wanted_bytes)
+  LandingAllocator(SharedRegions* regions, uint64_t wanted_bytes)
       : regions_(regions), wanted_bytes_(regions->SharesWithAll() ? wanted_bytes : 0) {}
 
   uint64_t Alloc(size_t slot_bytes, size_t members, uint32_t* depth) override;
@@ -38,4 +38,4 @@ class StagingAllocator final : public LandingBlocks {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_ENGINE_STAGING_ALLOCATOR_H_
+#endif  // COVEY_CORE_ENGINE_LANDING_ALLOCATOR_H_
