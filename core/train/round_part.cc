@@ -16,7 +16,8 @@ RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_
                                                                    : kNever),
       skips_(plan.rounds.skips_ahead),
       ending_(static_cast<uint64_t>(plan.rounds.ending)),
-      hands_over_(hands_over) {
+      hands_over_(hands_over),
+      own_(begin) {
   if (payload_ == Payload::kModel && plan.rounds.local_steps > 0)
     course_.emplace(origin, until == kForever ? kForever : begin + length_, plan.rounds.local_steps,
                     begin);
@@ -45,6 +46,11 @@ int64_t RoundPart::reached() const {
   return HasEnded() ? std::max(steps, begin_ + length_) : steps;
 }
 
+int64_t RoundPart::Within(int64_t steps) const {
+  // train-T27: the next part begins where this one ends.
+  return length_ == kForever ? steps : std::min(steps, std::max(reached(), begin_ + length_));
+}
+
 bool RoundPart::HasEnded() const {
   if (course_) return course_->IsAtEnd();
   return ending_ > 0 && applied_ >= ending_;
@@ -63,7 +69,8 @@ bool RoundPart::MayGoOnWithout() const {
 // Whether this rank publishes after its next update.
 bool RoundPart::IsDue(Time now) const {
   const int64_t done = local_ + 1;
-  if (!course_) return done >= steps_ || reached() + done == begin_ + length_;
+  // train-T27: this rank's own steps say where the part ends, whichever versions others have made.
+  if (!course_) return done >= steps_ || (length_ != kForever && own_ + 1 == begin_ + length_);
   // train-T11: a rank that is not waited for comes into step with the others: as soon as the
   // version it works for is made, else one step early.
   return course_->left() <= 1 || (is_overdue_ && (executed_ > step_ || ComesEarly(now)));
@@ -211,6 +218,7 @@ std::vector<Stage> RoundPart::OnDone(Stage stage) {
 std::vector<Stage> RoundPart::OnUpdated() {
   if (is_local()) {
     ++local_;
+    ++own_;
     if (course_) course_->OnUpdated();
     return {};
   }

@@ -79,6 +79,12 @@ class RoundPart {
   // The steps of the method that the versions applied stand for.
   int64_t reached() const;
   Payload payload() const { return payload_; }
+  // Deltas: the steps of this rank's own, counted on from the beginning of the part.
+  int64_t own_steps() const { return own_; }
+  // Deltas: `steps` of some rank, but no more than the part has.
+  int64_t Within(int64_t steps) const;
+  // Deltas: a finish() has ended, after which all ranks have done so many.
+  void OnMet(int64_t steps) { own_ = steps; }
   // Models: the steps of the method that this rank has done with the contribution it publishes.
   int64_t steps() const { return course_ ? course_->steps() : reached() + local_; }
   // The step that this rank has come to with their last version, or where they end by the method.
@@ -163,6 +169,7 @@ class RoundPart {
   int64_t extra_ =
       0;  // without a course: steps of all ranks, minus versions of this one, as of the
           // last finish(), which makes a version and is no step
+  int64_t own_;  // see own_steps()
   int64_t local_ = 0;
   Time began_at_ = 0;  // the first of these
   int64_t left_at_ = 0;

@@ -148,6 +148,24 @@ TEST(RoundPartTest, AFinishThatFailsAppliesWhatWasMade) {
   EXPECT_EQ(PartOf(Payload::kModel, 1).Follow(Stage::kFlush, late, {}), Stages{Stage::kFlush});
 }
 
+TEST(RoundPartTest, ARankOfDeltasPublishesByItsOwnSteps) {
+  RoundPart part = PartOf(Payload::kDelta, 2, 5);
+  part.Follow(Stage::kAnchor, Status::Ok(), {});
+  std::vector<int> published;
+  for (int step = 1; step <= 5; ++step) {
+    if (Publishes(part)) published.push_back(step);
+    Update(&part);
+    if (published.empty() || published.back() != step) continue;
+    StageResult exchange;
+    exchange.version = published.size();
+    part.Follow(Stage::kPublish, Status::Ok(), exchange);
+    exchange.executed = 2;  // others have made both already
+    part.Follow(Stage::kAwait, Status::Ok(), exchange);
+    while (part.applied() < part.executed()) part.Follow(Stage::kRead, Status::Ok(), exchange);
+  }
+  EXPECT_EQ(published, (std::vector<int>{2, 4, 5}));
+}
+
 TEST(RoundPartTest, AVersionThatIsGoneIsSoughtByEachInItsWay) {
   StageResult gone;
   gone.is_gone = true;

@@ -53,6 +53,7 @@ class Rank {
     StageResult result;
     result.executed = executed;
     result.version = exchange.stage == Stage::kPublish ? published : executed;
+    result.step = exchange.step;  // kAgree
     result.misses = is_overdue;
     result.is_needed = is_needed && exchange.may_end;
     result.is_empty = is_empty;
@@ -245,17 +246,41 @@ TEST(TrainerHandoverTest, ATrainerEndsWhereAPartDoes) {
 TEST(TrainerHandoverTest, WithDeltasOfOthersARankCountsTheirSteps) {
   Rank rank("diloco:H=1,max_wait=1s");
   rank.executed = rank.published = 1;
-  rank.steps = 7;
+  rank.steps = 2;
   rank.Step();
   EXPECT_EQ(rank.told, 1);
-  EXPECT_EQ(rank.trainer.version(), 7);
+  EXPECT_EQ(rank.trainer.version(), 2);
   rank.executed = rank.published = 2;
   rank.Step();
-  EXPECT_EQ(rank.told, 8);
-  EXPECT_EQ(rank.trainer.version(), 8) << "the others have done fewer";
-  EXPECT_EQ(rank.trainer.step(), 2);
+  EXPECT_EQ(rank.told, 2);
+  EXPECT_EQ(rank.trainer.version(), 2) << "no rank has done a third step";
+  rank.executed = rank.published = 3;
+  rank.Step();
+  EXPECT_EQ(rank.told, 3);
+  EXPECT_EQ(rank.trainer.version(), 3) << "the others have done fewer";
+  EXPECT_EQ(rank.trainer.step(), 3);
   rank.Run(rank.trainer.OnFinish(true, 0));
-  EXPECT_EQ(rank.trainer.version(), 7) << "its own last step was dropped";
+  EXPECT_EQ(rank.trainer.version(), 2) << "its own last step was dropped";
+  rank.executed = rank.published = 4;
+  rank.Step();
+  EXPECT_EQ(rank.trainer.version(), 3);
+}
+
+TEST(TrainerHandoverTest, WithDeltasNoRankCountsBeyondTheEndOfAPart) {
+  Rank rank("diloco:H=2,max_wait=1s,then=allreduce@5");
+  rank.steps = 8;
+  for (const int64_t version : {1, 5, 5, 5}) {
+    if (rank.trainer.step() == 1) rank.executed = 2, rank.published = 1;
+    if (rank.trainer.step() == 3) rank.published = 2;
+    rank.Step();
+    EXPECT_EQ(rank.trainer.version(), version) << "step " << rank.trainer.step();
+    EXPECT_EQ(rank.trainer.part(), 0);
+  }
+  rank.executed = rank.published = 3;
+  rank.Step();
+  EXPECT_EQ(rank.trainer.step(), 5);
+  EXPECT_EQ(rank.trainer.version(), 5);
+  EXPECT_EQ(rank.trainer.part(), Trainer::kNoPart);
 }
 
 }  // namespace
