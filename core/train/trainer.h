@@ -41,8 +41,9 @@
 //
 // Invariants:
 //  1. Every member begins the same exchanges in the same order, if all have made the same calls.
-//  2. A step's UPDATE is acknowledged as done at most once, and only then does version() grow; of
-//     deltas also with a version in which others have done more steps.
+//  2. A step's UPDATE is acknowledged as done at most once, and only then does version() grow. Of
+//     deltas it grows with a version in which others have done more steps, and not with an update
+//     by which this rank has done no more than they.
 //  3. A failed step has changed nothing, or has done its UPDATE, and its other stages follow.
 //  4. In rounds what was published is not published again. In those of gradients replicas are equal
 //     at equal version(), and a step may have several UPDATEs, or none.

@@ -46,6 +46,7 @@ from covey.torch.update import (
     before_update,
     clipped_step,
     raise_late,
+    reduced_until_done,
     scales_itself,
     take_overflow,
     take_settled,
@@ -149,13 +150,14 @@ class _Distributed(torch.optim.Optimizer):
     step.hooked = True  # type: ignore[attr-defined]  # The class below runs torch's step hooks.
 
     def _update(self, closure: Optional[Callable[[], Any]]) -> Any:
-        if take_settled(self) or not self._covey_should_synchronize:
-            self._covey_synchronized = False
-            return clipped_step(self, closure)
-        if closure is None:
+        is_reduced = take_settled(self) or not self._covey_should_synchronize
+        if closure is None and not is_reduced:
             self.synchronize()
+            is_reduced = True
+        if is_reduced:
             self._covey_synchronized = False
-            return clipped_step(self)
+            with reduced_until_done(self):
+                return clipped_step(self, closure)
         try:
             return clipped_step(self, self._reducing(closure))
         finally:

@@ -18,14 +18,20 @@ what they have become, and all do, or skip, the same.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
 from covey.errors import NotFinite, Unsupported
 from covey.torch.layout import parameters_of
 from covey.torch.look import is_on, unfit
+
+try:
+    from torch.optim.optimizer import _global_optimizer_pre_hooks as _OF_EVERY_OPTIMIZER
+except ImportError:
+    _OF_EVERY_OPTIMIZER = {}
 
 _PIECE = 4096  # Elements. Fewer than torch divides between threads.
 _HALVES = (torch.float16, torch.bfloat16)
@@ -40,13 +46,18 @@ class _Unfit(Exception):
         self.loss = loss
 
 
-def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) -> Any:
-    """The step of the user's class, with clipped gradients; none if they are unfit."""
+def clipped_step(
+    optimizer: Any,
+    closure: Optional[Callable[[], Any]] = None,
+    done: Optional[Callable[[], None]] = None,
+) -> Any:
+    """The step of the user's class, with clipped gradients; none if they are unfit. ``done``: as of
+    ``update``."""
     if closure is None:
         if not _make_fit(optimizer):
             return None
         prepare(optimizer)
-        return update(optimizer)
+        return update(optimizer, done=done)
     whole: Callable[[], Any] = closure
 
     def clipped() -> Any:
@@ -58,13 +69,18 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
         return loss
 
     try:
-        return update(optimizer, clipped)
+        return update(optimizer, clipped, done)
     except _Unfit as no_update:
         return no_update.loss
 
 
-def update(optimizer: Any, closure: Optional[Callable[[], Any]] = None) -> Any:
-    """The step of the user's class with its hooks; returns what that does.
+def update(
+    optimizer: Any,
+    closure: Optional[Callable[[], Any]] = None,
+    done: Optional[Callable[[], None]] = None,
+) -> Any:
+    """The step of the user's class with its hooks; returns what that does. ``done`` is called after
+    the update, before post-hooks of the script.
 
     A step post-hook of the script's (logging, an average over time) may raise, and so may Ctrl-C in
     it. The update was done then: it must not be done again, and this rank has to take part in what
@@ -73,7 +89,7 @@ def update(optimizer: Any, closure: Optional[Callable[[], Any]] = None) -> Any:
     if not hasattr(optimizer, "_covey_was_updated"):  # From now on the first post-hook notes it.
         handle = optimizer.register_step_post_hook(_note)
         optimizer._optimizer_step_post_hooks.move_to_end(handle.id, last=False)
-    optimizer._covey_was_updated = False
+    optimizer._covey_was_updated, optimizer._covey_done = False, done
     step = optimizer._covey_super().step
     try:
         return step() if closure is None else step(closure)
@@ -82,10 +98,32 @@ def update(optimizer: Any, closure: Optional[Callable[[], Any]] = None) -> Any:
             raise
         optimizer._covey_raised = optimizer._covey_raised or error
         return None
+    finally:
+        optimizer._covey_done = None
 
 
 def _note(optimizer: Any, *_: Any) -> None:
     optimizer._covey_was_updated = True
+    if optimizer._covey_done is not None:
+        optimizer._covey_done()
+
+
+def runs_before_update(optimizer: Any) -> bool:
+    """Whether functions of the script run between its gradients and an update."""
+    own = getattr(optimizer, "_optimizer_step_pre_hooks", None)
+    return bool(optimizer._covey_functions or own or _OF_EVERY_OPTIMIZER)
+
+
+@contextlib.contextmanager
+def reduced_until_done(optimizer: Any) -> Iterator[None]:
+    """Gradients are reduced. If what it holds raises before the update, the next ``step()`` finds
+    them so, and reduces them no more."""
+    optimizer._covey_was_updated = False
+    try:
+        yield
+    except BaseException:
+        optimizer._covey_is_settled = not optimizer._covey_was_updated
+        raise
 
 
 def raise_late(optimizer: Any) -> None:

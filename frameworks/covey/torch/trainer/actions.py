@@ -29,6 +29,7 @@ class TrainerActions(TrainerHandle):
         self._optimizer: Any = weakref.proxy(optimizer)  # It owns this.
         self._progress = optimizer._covey_progress
         self._closure: Optional[Callable[[], Any]] = None
+        self._is_evaluated = False  # That closure, before the update.
         self._loss: Any = None
         self._is_open = 0  # IN_STEP, IN_FINISH: that call has not come to its end.
         self._has_taken = False  # A step's gradients, which are in an update or published.
@@ -91,8 +92,8 @@ class TrainerActions(TrainerHandle):
     def _update(self, is_own: bool) -> None:
         """With gradients of this rank, or those of all, which are reduced now."""
         if is_own:
-            self._loss = clipped_step(self._optimizer, self._closure)
-            self._models.updated()
+            self._loss = clipped_step(self._optimizer, self._closure, self._models.updated)
+            self._models.updated()  # Where no update was done.
         else:
             self._loss = self._optimizer._update(self._closure)
         self._progress.version += 1
@@ -102,6 +103,7 @@ class TrainerActions(TrainerHandle):
         is_before = plan.with_neighbors and not self._has_taken and self.position.is_open == IN_STEP
         if is_before and self._closure is not None:
             self._closure = _evaluated(self._closure)  # With this rank's own model.
+            self._is_evaluated = True
         self._models.offer(not plan.in_rounds, is_before)
 
 

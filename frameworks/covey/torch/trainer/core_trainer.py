@@ -165,8 +165,8 @@ class CoreTrainer(TrainerActions):
         if self._is_left:  # Its gradients were taken: those of this call are for another step.
             self._go_on()
         is_new = self._is_open != IN_STEP
-        if is_new or self._versions is not None:
-            self._closure, self._loss = closure, None
+        if is_new or self._versions is not None or not (self._has_taken or self._is_evaluated):
+            self._closure, self._loss, self._is_evaluated = closure, None, False
         unfit, hypers = None, ()
         if self._versions is not None or self._progress.plan.payload == DELTA:
             state.add_helper(self)

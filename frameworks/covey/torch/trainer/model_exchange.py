@@ -19,6 +19,7 @@ from covey.errors import InvalidArgument
 from covey.torch.layout import BucketPlan, Named
 from covey.torch.tensors import CODES, FRAMEWORK
 from covey.torch.trainer.mirror import mirror_of, wait_for
+from covey.torch.update import runs_before_update
 
 # Without weight decay, updates of these optimizers depend on gradients and their moments alone.
 _BLIND = (
@@ -129,7 +130,8 @@ class _OwnUpdate:
     The step is x <- W x - u(x_i): whatever an update reads of the parameters, such as weight decay,
     it reads of this rank's own, where its gradients were taken. So the average is taken back and
     kept as what it changes, and added again after the update. Where an update reads no parameters
-    it can as well be done on the average: then nothing is kept.
+    it can as well be done on the average: then nothing is kept. Functions of the script that run
+    before the update may read them.
     """
 
     def __init__(self, optimizer: Any, parameters: List[torch.Tensor]) -> None:
@@ -139,9 +141,10 @@ class _OwnUpdate:
 
     def _reads_parameters(self) -> bool:
         """Whether the update that comes may depend on the parameters."""
-        known = self._optimizer._covey_class.__mro__[1] in _BLIND
-        groups = self._optimizer.param_groups
-        return not known or any(group.get("weight_decay", 1) != 0 for group in groups)
+        optimizer = self._optimizer
+        known = optimizer._covey_class.__mro__[1] in _BLIND
+        decays = any(group.get("weight_decay", 1) != 0 for group in optimizer.param_groups)
+        return not known or decays or runs_before_update(optimizer)
 
     def begin(self) -> None:
         """An average of the parameters is about to be made; called again it is the same one."""
