@@ -20,6 +20,11 @@ def text_of(name: str, value: Any) -> str:
     raise InvalidArgument(f"{name} must be a text or None, not {value!r}")
 
 
+def part_name(name: Any, index: int, count: int) -> Optional[str]:
+    """The name of one of the operations that a grouped call is made of; None: they have none."""
+    return None if name is None else f"{text_of('name', name)}.{index}of{count}"
+
+
 def truth_of(name: str, value: Any) -> bool:
     """A bool, also one of NumPy, or an integer."""
     if isinstance(value, int) or type(value).__name__ in ("bool", "bool_"):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Optional, Sequence, TypeVar
 
-from covey.arguments import many_of, scales_of, split_counts, text_of, whole_of
+from covey.arguments import many_of, part_name, scales_of, split_counts, text_of, whole_of
 from covey.call_variants import LATER, CallVariant
 from covey.errors import InvalidArgument, Unsupported
 from covey.framework import Framework
@@ -252,7 +252,7 @@ class Collectives(Neighbors[T]):
         """
         handles, listed = [], many_of(tensors)
         for i, tensor in enumerate(listed):
-            part = None if name is None else f"{text_of('name', name)}.{i}of{len(listed)}"
+            part = part_name(name, i, len(listed))
             handles.append(self.allgather(LATER, tensor, part, process_set))
         return HandleSet(handles)
 

@@ -28,7 +28,7 @@ from typing import Any, List, Optional, Sequence, Type
 
 import tensorflow as tf
 
-from covey.arguments import many_of, scales_of, text_of, whole_of
+from covey.arguments import many_of, part_name, scales_of, whole_of
 from covey.group import Group, world
 from covey.reduce_op import CORE_CODES, Adasum, Average, Sum, choose_op, core_code, is_adasum
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, GATHER, REDUCESCATTER, How
@@ -261,8 +261,7 @@ def grouped_allgather(
     del ignore_name_scope
     tensors = many_of(tensors)
     count = len(tensors)
-    name = None if name is None else text_of("name", name)
-    names = [None if name is None else f"{name}.{i}of{count}" for i in range(count)]
+    names = [part_name(name, i, count) for i in range(count)]
     return [allgather(t, part, process_set=process_set) for t, part in zip(tensors, names)]
 
 

@@ -118,8 +118,6 @@ def by_dtype(
     places: Dict[Any, List[int]] = {}
     for place, tensor in enumerate(tensors):
         places.setdefault(tensor.dtype, []).append(place)
-    if not places:
-        raise InvalidArgument("a grouped operation needs at least one tensor")
     results: List[Any] = [None] * len(tensors)
     for dtype, mine in places.items():
         part = name if name is None or len(places) == 1 else f"{name}.{dtype.name}"

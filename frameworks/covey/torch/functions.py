@@ -10,7 +10,7 @@ from covey.arguments import whole_of
 from covey.basics import rank
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group, world
-from covey.objects import broadcast_object
+from covey.objects import allgather_object, broadcast_object  # noqa: F401  # As Horovod's module.
 from covey.torch.equal_start import see_buffers
 from covey.torch.ops import broadcast_async_
 

@@ -10,6 +10,7 @@ from typing import Any, List, Optional, Tuple
 
 import torch
 
+from covey.arguments import part_name
 from covey.call_variants import LATER, NOW
 from covey.group import Group
 from covey.reduce_op import Average, ReduceOp, Sum
@@ -59,15 +60,18 @@ class Allgather(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, name: Optional[str], group: Group, *tensors: torch.Tensor
+        ctx: Any, is_grouped: bool, name: Optional[str], group: Group, *tensors: torch.Tensor
     ) -> Tuple[torch.Tensor, ...]:
         mine = group.rank()
         ctx.arguments = (True, _gradient_name(name), Average, 1.0, 1.0, group, None)
         places: List[Tuple[int, int]] = []
         results: List[torch.Tensor] = []
+        names = [name]
+        if is_grouped:
+            names = [part_name(name, i, len(tensors)) for i in range(len(tensors))]
         handles = [
-            collectives.allgather(LATER, tensor, _part(name, i, len(tensors)), group)
-            for i, tensor in enumerate(tensors)
+            collectives.allgather(LATER, tensor, part, group)
+            for tensor, part in zip(tensors, names)
         ]
         for handle in handles:
             results.append(handle.wait())
@@ -79,11 +83,7 @@ class Allgather(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
         means = Allreduce.apply(*ctx.arguments, *grads)
         own = [mean.narrow(0, *place) for mean, place in zip(means, ctx.places)]
-        return (None, None, *own)
-
-
-def _part(name: Optional[str], index: int, count: int) -> Optional[str]:
-    return name if name is None or count == 1 else f"{name}.{index}"
+        return (None, None, None, *own)
 
 
 class Gather(torch.autograd.Function):
@@ -148,7 +148,7 @@ class Reducescatter(torch.autograd.Function):
         _check_differentiable(op, "reducescatter")
         factor = scale * group.size() if op == Sum else scale
         scaled = grads if factor == 1 else [grad * factor for grad in grads]
-        whole = Allgather.apply(name, group, *scaled)
+        whole = Allgather.apply(len(scaled) > 1, name, group, *scaled)
         return (None, None, None, None, None, None, *whole)
 
 

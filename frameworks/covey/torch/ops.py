@@ -139,13 +139,14 @@ _broadcast, broadcast_, broadcast_async, broadcast_async_ = four_variants(collec
 broadcast = _differentiable(_broadcast, gradients.Broadcast.apply)
 _allgather, allgather_async = two_variants(collectives.allgather)
 allgather = _differentiable(
-    _allgather, lambda it, name, group: gradients.Allgather.apply(name, group, it)[0]
+    _allgather, lambda it, name, group: gradients.Allgather.apply(False, name, group, it)[0]
 )
 _gather, gather_async = two_variants(collectives.gather)
 gather = _differentiable(_gather, gradients.Gather.apply)
 _grouped_allgather, grouped_allgather_async = two_variants(collectives.grouped_allgather)
 grouped_allgather = _differentiable(
-    _grouped_allgather, lambda many, name, group: [*gradients.Allgather.apply(name, group, *many)]
+    _grouped_allgather,
+    lambda many, name, group: [*gradients.Allgather.apply(True, name, group, *many)],
 )
 _alltoall, alltoall_async = two_variants(collectives.alltoall)
 alltoall = _differentiable(_alltoall, gradients.Alltoall.apply)

@@ -9,11 +9,11 @@ in no bucket.
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from covey.errors import CoveyError, InvalidArgument, Unsupported
+from covey.errors import CoveyError, InvalidArgument, Mismatch, Unsupported
 from covey.group import Group, world
 from covey.handles import Handle
 from covey.objects import allgather_object
@@ -24,10 +24,13 @@ from covey.torch.ops import allgather_async
 class SparseHandle:
     """A sparse tensor in flight. As Horovod's it is also a function, which waits."""
 
-    def __init__(self, tensor: torch.Tensor, parts: List[Handle[torch.Tensor]], by: int) -> None:
+    def __init__(
+        self, tensor: torch.Tensor, parts: List[Handle[torch.Tensor]], by: int, group: Group
+    ) -> None:
         self._parts = parts
         self._shape = tensor.shape
         self._by = by
+        self._group = group
 
     def poll(self) -> bool:
         """Whether ``wait`` returns at once."""
@@ -36,11 +39,26 @@ class SparseHandle:
     def wait(self, timeout: Optional[float] = None) -> torch.Tensor:
         """The result. Raises Timeout after ``timeout`` seconds, and as every operation."""
         indices, values = [part.wait(timeout) for part in self._parts]
+        indices = self._without_shapes(indices, self._parts[0].rows)
         values = values / self._by if self._by > 1 else values
         with torch.sparse.check_sparse_tensor_invariants(False):
             return torch.sparse_coo_tensor(indices.t(), values, self._shape)
 
     __call__ = wait
+
+    def _without_shapes(self, indices: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
+        """The indices; the last row of each rank's is the shape of its sparse dimensions."""
+        of_ranks = indices.split(list(rows))
+        shapes = [of_rank[-1].tolist() for of_rank in of_ranks]
+        for rank, shape in zip(self._group.ranks, shapes):
+            if shape != shapes[0]:
+                first = self._group.ranks[0]
+                raise Mismatch(
+                    f"sparse_allreduce: shapes differ: rank {first} has {shapes[0]} (sparse "
+                    f"dimensions), rank {rank} has {shape}",
+                    rank,
+                )
+        return torch.cat([of_rank[:-1] for of_rank in of_ranks])
 
 
 def sparse_allreduce_async(
@@ -74,11 +92,14 @@ def sparse_allreduce_async(
     if tensor.layout is not torch.sparse_coo:
         raise Unsupported(f"sparse_allreduce_async takes sparse tensors (COO), not {tensor.layout}")
     tensor = tensor.detach()
-    parts = (("indices", tensor._indices().t()), ("values", tensor._values()))
+    indices = tensor._indices().t()
+    shape = indices.new_tensor([tensor.shape[: tensor.sparse_dim()]])
+    parts = (("indices", torch.cat([indices, shape])), ("values", tensor._values()))
     handles = [
         allgather_async(part, name and f"{name}.{what}", process_set) for what, part in parts
     ]
-    return SparseHandle(tensor, handles, process_set.size() if op == Average else 1)
+    by = process_set.size() if op == Average else 1
+    return SparseHandle(tensor, handles, by, process_set)
 
 
 class SparseGradients:
