@@ -190,6 +190,10 @@ CODE_MUTANTS = dict(QUEUE_MUTANTS, **{
         ["core/train/round_part.cc"],
         "RoundPartTest.ProgressThat*",
     ),
+    "train_own_steps_are_not_counted": (
+        ["core/train/round_part.cc"],
+        "RoundPartTest.ProgressThat*",
+    ),
     "train_overdue_rank_keeps_its_course": (
         ["core/train/round_part.cc"],
         "RoundPartTest.AnOverdue*",

@@ -1,12 +1,12 @@
 // The walk of a tensor through one rank: queue, negotiator, executor, completion. Owns every stage;
 // the only file that includes all of them.
 //
-// RunOnce drives negotiated exchanges; Repeat is its shortcut for a small sum that comes again while
-// nothing else is in flight. Asynchronous groups (core/partial, core/gossip) are advanced by the
-// threads that wait for them, between hosts by RunOnce, through ChannelMux. No thread, no lock, no
-// clock of its own: core/engine/engine.h runs it in production, the simulator runs N of them in one
-// process under a virtual clock. All functions are the holder of the progress lock's unless said
-// otherwise.
+// RunOnce drives negotiated exchanges; Repeat is its shortcut for a small sum that comes again
+// while nothing else is in flight. Asynchronous groups (core/partial, core/gossip) are advanced by
+// the threads that wait for them, between hosts by RunOnce, through ChannelMux. No thread, no lock,
+// no clock of its own: core/engine/engine.h runs it in production, the simulator runs N of them in
+// one process under a virtual clock. All functions are the holder of the progress lock's unless
+// said otherwise.
 #ifndef COVEY_CORE_ENGINE_RUNTIME_H_
 #define COVEY_CORE_ENGINE_RUNTIME_H_
 
@@ -19,8 +19,8 @@
 #include "core/agree/negotiator.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
-#include "core/engine/observer.h"
 #include "core/engine/landing_allocator.h"
+#include "core/engine/observer.h"
 #include "core/engine/stall.h"
 #include "core/engine/tensor_queue.h"
 #include "core/engine/timeline.h"

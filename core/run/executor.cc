@@ -307,8 +307,8 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   counters_.run_ns += now - x->all_begun_at;
 }
 
-// All have begun alike. Whether it goes on through the arena; else a communicator does it, it begins
-// once more, or it has ended.
+// All have begun alike. Whether it goes on through the arena; else a communicator does it, or it
+// begins once more, or has ended.
 bool Executor::GoesOnStaged(Exchange* x, Time now) {
   switch (communicators_.Judge(x)) {
     case CommunicatorVerdict::kStaged:

@@ -17,7 +17,7 @@ RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_
       skips_(plan.rounds.skips_ahead),
       ending_(static_cast<uint64_t>(plan.rounds.ending)),
       hands_over_(hands_over),
-      own_(begin) {
+      own_(begin, length_ == kForever ? kForever : begin + length_) {
   if (payload_ == Payload::kModel && plan.rounds.local_steps > 0)
     course_.emplace(origin, until == kForever ? kForever : begin + length_, plan.rounds.local_steps,
                     begin);
@@ -46,11 +46,6 @@ int64_t RoundPart::reached() const {
   return HasEnded() ? std::max(steps, begin_ + length_) : steps;
 }
 
-int64_t RoundPart::Within(int64_t steps) const {
-  // train-T27: the next part begins where this one ends.
-  return length_ == kForever ? steps : std::min(steps, std::max(reached(), begin_ + length_));
-}
-
 bool RoundPart::HasEnded() const {
   if (course_) return course_->IsAtEnd();
   return ending_ > 0 && applied_ >= ending_;
@@ -68,9 +63,9 @@ bool RoundPart::MayGoOnWithout() const {
 
 // Whether this rank publishes after its next update.
 bool RoundPart::IsDue(Time now) const {
-  const int64_t done = local_ + 1;
+  const int64_t done = own_.local() + 1;
   // train-T27: this rank's own steps say where the part ends, whichever versions others have made.
-  if (!course_) return done >= steps_ || (length_ != kForever && own_ + 1 == begin_ + length_);
+  if (!course_) return done >= steps_ || own_.IsNextTheLast();
   // train-T11: a rank that is not waited for comes into step with the others: as soon as the
   // version it works for is made, else one step early.
   return course_->left() <= 1 || (is_overdue_ && (executed_ > step_ || ComesEarly(now)));
@@ -100,7 +95,7 @@ std::vector<Stage> RoundPart::FinishStages() const {
   if (payload_ == Payload::kModel)
     return Begun({Stage::kCollectModel, Stage::kPublish, Stage::kFlush, Stage::kMeet});
   // train-T10: what was done since the last exchange counts, too.
-  if (local_ > 0)
+  if (own_.local() > 0)
     return {Stage::kCollectModel, Stage::kDelta, Stage::kPublish,  Stage::kFlush,
             Stage::kMeet,         Stage::kAdopt, Stage::kLoadModel};
   return Begun({Stage::kFlush, Stage::kMeet, Stage::kAdopt, Stage::kLoadModel});
@@ -133,7 +128,7 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       awaited_ = merged_ = result.version;
       // train-T18: a version after the last one is not made.
       if (hands_over_) awaited_ = std::min(awaited_, ending_);
-      local_ = 0;
+      own_.OnPublished();
       if (course_) course_->OnPublished(step_);
       is_finishing_ = false;
       return {};
@@ -209,7 +204,9 @@ std::vector<Stage> RoundPart::OnDone(Stage stage) {
     case Stage::kUnpack:
       return OnUnpacked();
     case Stage::kLoadModel:
-      return OnLoaded();
+      // train-T12: progress that was kept is offered at once, so that the others have it.
+      return std::exchange(is_kept_, false) ? std::vector<Stage>{Stage::kOfferAgain}
+                                            : std::vector<Stage>{};
     default:
       return {};
   }
@@ -217,19 +214,12 @@ std::vector<Stage> RoundPart::OnDone(Stage stage) {
 
 std::vector<Stage> RoundPart::OnUpdated() {
   if (is_local()) {
-    ++local_;
-    ++own_;
+    own_.OnUpdated();
     if (course_) course_->OnUpdated();
     return {};
   }
   ++applied_;
   return Apply();
-}
-
-std::vector<Stage> RoundPart::OnLoaded() {
-  // train-T12: progress that was kept is offered at once, so that the others have it.
-  return std::exchange(is_kept_, false) ? std::vector<Stage>{Stage::kOfferAgain}
-                                        : std::vector<Stage>{};
 }
 
 std::vector<Stage> RoundPart::OnUnpacked() {

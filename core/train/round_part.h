@@ -55,6 +55,7 @@
 #include "core/base/status.h"
 #include "core/method/method.h"
 #include "core/train/course.h"
+#include "core/train/own_steps.h"
 #include "core/train/stage.h"
 
 namespace covey {
@@ -79,14 +80,9 @@ class RoundPart {
   // The steps of the method that the versions applied stand for.
   int64_t reached() const;
   Payload payload() const { return payload_; }
-  // Deltas: the steps of this rank's own, counted on from the beginning of the part.
-  int64_t own_steps() const { return own_; }
-  // Deltas: `steps` of some rank, but no more than the part has.
-  int64_t Within(int64_t steps) const;
-  // Deltas: a finish() has ended, after which all ranks have done so many.
-  void OnMet(int64_t steps) { own_ = steps; }
+  OwnSteps* own() { return &own_; }
   // Models: the steps of the method that this rank has done with the contribution it publishes.
-  int64_t steps() const { return course_ ? course_->steps() : reached() + local_; }
+  int64_t steps() const { return course_ ? course_->steps() : reached() + own_.local(); }
   // The step that this rank has come to with their last version, or where they end by the method.
   int64_t left_at() const { return left_at_ > 0 ? left_at_ : begin_ + length_; }
   // The last version that this rank has applied; of models: merged with. Counted in these rounds,
@@ -133,10 +129,10 @@ class RoundPart {
 
   // For a checkpoint: the steps since the last publish, and of deltas whether the replicated model
   // is there. Models begin anew.
-  int64_t local() const { return course_ ? course_->done() : local_; }
+  int64_t local() const { return course_ ? course_->done() : own_.local(); }
   bool is_anchored() const { return payload_ == Payload::kDelta && is_anchored_; }
   void Restore(int64_t local, bool is_anchored) {
-    local_ = local;
+    own_.Restore(local);
     if (course_) course_->Restore(local);
     is_anchored_ = is_anchored;
   }
@@ -149,7 +145,6 @@ class RoundPart {
   std::vector<Stage> FollowRead(const StageResult& result);
   std::vector<Stage> OnUpdated();
   std::vector<Stage> OnUnpacked();
-  std::vector<Stage> OnLoaded();
 
   Payload payload_;
   int64_t from_, begin_;
@@ -169,9 +164,8 @@ class RoundPart {
   int64_t extra_ =
       0;  // without a course: steps of all ranks, minus versions of this one, as of the
           // last finish(), which makes a version and is no step
-  int64_t own_;  // see own_steps()
-  int64_t local_ = 0;
-  Time began_at_ = 0;  // the first of these
+  OwnSteps own_;
+  Time began_at_ = 0;  // the first step since the last publish
   int64_t left_at_ = 0;
   bool is_anchored_ = false;
   bool misses_ = false;      // a member was overdue in the last version applied, or may have been

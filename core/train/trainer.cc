@@ -222,9 +222,10 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   if (!rounds_->is_local()) version_ = rounds_->reached();
   // train-T25: with what others have done this rank is as far as they are.
   const bool is_delta = rounds_->payload() == Payload::kDelta;
-  if (is_delta) version_ = std::max(version_, rounds_->Within(result.steps));
+  const int64_t reached = rounds_->reached();
+  if (is_delta) version_ = std::max(version_, rounds_->own()->Within(result.steps, reached));
   // train-T25: the steps that finish() drops are not counted.
-  if (stage == Stage::kAdopt && result.steps > 0) rounds_->OnMet(version_ = result.steps);
+  if (stage == Stage::kAdopt && result.steps > 0) rounds_->own()->OnMet(version_ = result.steps);
   if (stage == Stage::kPublish && status.ok()) {
     is_published_ = true;
     if (unfit_.empty() || !handover_.has_more) unfit_ = result.unfit;
@@ -281,7 +282,8 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
   if (is_of_rank && stage == Stage::kUpdate) {
     // train-T25: the others may have done more.
     const bool is_delta = rounds_.has_value() && rounds_->payload() == Payload::kDelta;
-    version_ = is_delta ? std::max(version_, rounds_->Within(rounds_->own_steps())) : version_ + 1;
+    const int64_t own = is_delta ? rounds_->own()->done() : version_ + 1;
+    version_ = is_delta ? std::max(version_, rounds_->own()->Within(own, rounds_->reached())) : own;
     is_updated_ = true;
     may_differ_ |= view_.size > 1 && Plan().payload != Payload::kGradients;
   }

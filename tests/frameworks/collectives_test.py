@@ -282,6 +282,10 @@ def gradients() -> None:
     mean = torch.full((2,), (size + 1) / 2)
     check(x.grad, mean, "grouped_allgather")
     check(y.grad, 2 * mean, "grouped_allgather")
+    x = make(rank, (2,), torch.float32).requires_grad_(rank == 0)  # The others want no gradient.
+    for count in (1, 2):
+        for whole in hvd.grouped_allgather([x] * count, name="d"):
+            assert whole.shape == (2 * size,)
 
     x = make(rank, (3,), torch.float32).requires_grad_()
     cubes = (hvd.allreduce(x, op=hvd.Sum, name="d") ** 3).sum()

@@ -73,6 +73,13 @@ CASES: "dict[str, Tuple[Callable[[], Any], str, str]]" = {
         "3",
         "4",
     ),
+    "shape of a sparse tensor": (
+        lambda: hvd.sparse_allreduce_async(
+            torch.ones(choose((3, 2), (5, 2))).to_sparse(), "x", hvd.Sum
+        )(),
+        "[3, 2]",
+        "[5, 2]",
+    ),
     "number of tensors": (
         lambda: hvd.grouped_allreduce([torch.ones(3)] * choose(2, 3), name="x"),
         "2",

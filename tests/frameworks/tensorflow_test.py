@@ -100,6 +100,7 @@ def moved() -> None:
 def grouped() -> None:
     size, rank = hvd.size(), hvd.rank()
     scale = float(sum(range(1, size + 1)))
+    assert hvd.grouped_allreduce([]) == hvd.grouped_reducescatter([]) == []
     for way in ways():
         for name in (None, "mixed"):
             run = way(lambda a, b, c: hvd.grouped_allreduce([a, b, c], op=hvd.Sum, name=name))

@@ -20,6 +20,7 @@ import torch
 import horovod
 import horovod.torch as hvd
 from horovod.torch.compression import Compression
+from horovod.torch.functions import allgather_object, broadcast_object
 from horovod.torch.mpi_ops import allreduce, rank
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.elastic import ObjectState

@@ -25,8 +25,14 @@ class SparseHandle:
     """A sparse tensor in flight. As Horovod's it is also a function, which waits."""
 
     def __init__(
-        self, tensor: torch.Tensor, parts: List[Handle[torch.Tensor]], by: int, group: Group
+        self,
+        tensor: torch.Tensor,
+        name: Optional[str],
+        parts: List[Handle[torch.Tensor]],
+        by: int,
+        group: Group,
     ) -> None:
+        self._name = "unnamed sparse_allreduce" if name is None else f"sparse_allreduce {name!r}"
         self._parts = parts
         self._shape = tensor.shape
         self._by = by
@@ -54,7 +60,7 @@ class SparseHandle:
             if shape != shapes[0]:
                 first = self._group.ranks[0]
                 raise Mismatch(
-                    f"sparse_allreduce: shapes differ: rank {first} has {shapes[0]} (sparse "
+                    f"{self._name}: shapes differ: rank {first} has {shapes[0]} (sparse "
                     f"dimensions), rank {rank} has {shape}",
                     rank,
                 )
@@ -99,7 +105,7 @@ def sparse_allreduce_async(
         allgather_async(part, name and f"{name}.{what}", process_set) for what, part in parts
     ]
     by = process_set.size() if op == Average else 1
-    return SparseHandle(tensor, handles, by, process_set)
+    return SparseHandle(tensor, name, handles, by, process_set)
 
 
 class SparseGradients:
