@@ -359,7 +359,9 @@ void covey_timeline_span(covey_runtime* runtime, const char* name, int64_t begin
 int64_t covey_now_ns(void) { return covey::MonotonicNow(); }
 
 size_t covey_knobs(char* json, size_t capacity) {
-  return covey::Fill(covey::KnobsJson(), json, capacity);
+  const Use use(OrDefault(nullptr));
+  const bool is_open = use.get() != nullptr;
+  return covey::Fill(is_open ? use->config().KnobsJson() : covey::KnobsJson(), json, capacity);
 }
 
 const char* covey_version(void) { return COVEY_VERSION; }

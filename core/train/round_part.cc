@@ -214,6 +214,7 @@ std::vector<Stage> RoundPart::OnDone(Stage stage) {
 
 std::vector<Stage> RoundPart::OnUpdated() {
   if (is_local()) {
+    // train-T27: by these its part ends.
     own_.OnUpdated();
     if (course_) course_->OnUpdated();
     return {};

@@ -1,4 +1,6 @@
 /* Exceptions of the C API's errors, and types that Python cannot make objects of. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "frameworks/native/native.h"
@@ -25,6 +27,17 @@ PyObject* RaiseError(const covey_error* error) {
   Py_XDECREF(text);
   Py_DECREF(module);
   return NULL;
+}
+
+void RaiseInvalidArgument(const char* format, ...) {
+  covey_error error;
+  ClearError(&error);
+  error.code = COVEY_INVALID_ARGUMENT;
+  va_list values;
+  va_start(values, format);
+  vsnprintf(error.message, sizeof(error.message), format, values);
+  va_end(values);
+  RaiseError(&error);
 }
 
 PyObject* RefuseNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {

@@ -129,7 +129,7 @@ static int ParseTimeout(PyObject* args, PyObject* kwargs, int64_t* limit_ns) {
   const double seconds = PyFloat_AsDouble(timeout);
   if (seconds == -1.0 && PyErr_Occurred()) return -1;
   if (!(seconds >= 0)) {
-    PyErr_SetString(PyExc_ValueError, "timeout must be a number of seconds >= 0, or None");
+    RaiseInvalidArgument("timeout must be a number of seconds >= 0, or None");
     return -1;
   }
   *limit_ns = seconds > 9e9 ? INT64_MAX / 2 : (int64_t)(seconds * 1e9);

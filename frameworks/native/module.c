@@ -113,7 +113,7 @@ static PyObject* ArenaAlloc(PyObject* module, PyObject* args) {
   Py_ssize_t length_bytes;
   if (!PyArg_ParseTuple(args, "n:arena_alloc", &length_bytes)) return NULL;
   if (length_bytes < 1) {
-    PyErr_Format(PyExc_ValueError, "arena_alloc: length must be positive, not %zd", length_bytes);
+    RaiseInvalidArgument("arena_alloc: length must be positive, not %zd", length_bytes);
     return NULL;
   }
   covey_error error;

@@ -25,6 +25,9 @@ void ClearError(covey_error* error);
 /* Sets the exception of covey.errors that belongs to error->code. Always returns NULL. */
 PyObject* RaiseError(const covey_error* error);
 
+/* covey.InvalidArgument, with a text as of printf. */
+void RaiseInvalidArgument(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Makes the type of `spec`, which Python cannot instantiate (tp_new: RefuseNew), and adds it to
  * `module`. It lives as long as the process. NULL with an exception set. */
 PyTypeObject* AddType(PyObject* module, PyType_Spec* spec, const char* name);

@@ -39,8 +39,8 @@ int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim) {
   const Py_ssize_t count = PyTuple_Size(object);
   /* native-H6: the shape has room for COVEY_MAX_DIMS. */
   if (count > COVEY_MAX_DIMS) {
-    PyErr_Format(PyExc_ValueError, "a tensor may have at most %d dimensions, this one has %zd",
-                 (int)COVEY_MAX_DIMS, count);
+    RaiseInvalidArgument("a tensor may have at most %d dimensions, this one has %zd",
+                         (int)COVEY_MAX_DIMS, count);
     return -1;
   }
   for (Py_ssize_t i = 0; i < count; ++i) {

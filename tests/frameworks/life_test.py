@@ -142,7 +142,8 @@ def live_twice() -> None:
             assert isinstance(error, covey.NotInitialized)
     flat += 1
     assert flat.sum() == 1000 and gathered.sum() == 400_000 * 3
-    covey.init()
+    covey.init(settings={"stall_warning": "7s"})
+    assert {knob["name"]: knob["value"] for knob in covey.knobs()}["stall_warning"] == "7s"
     assert covey.allreduce(ones(), op=covey.Sum, name="a", group=group)[0] == 3
     flat.fill(covey.rank() + 1)
     assert covey.allreduce_(flat, op=covey.Sum, name="a")[0] == 3

@@ -12,6 +12,7 @@ import torch
 from ranks import SharedPool
 from wrong_kinds import not_refused
 
+import covey
 import covey.numpy
 import covey.torch as hvd
 
@@ -63,8 +64,27 @@ def of_numpy() -> Tuple[int, List[str]]:
     return count, found
 
 
+def too_large() -> List[str]:
+    texts = []
+    for call in (
+        lambda: hvd.allreduce(torch.ones((1,) * 17)),
+        lambda: hvd.allreduce_async(torch.ones(2), name="negative").wait(timeout=-1.0),
+    ):
+        try:
+            call()
+        except covey.InvalidArgument as error:
+            texts.append(str(error))
+    assert hvd.synchronize(hvd.allreduce_async(torch.ones(2), op=hvd.Sum))[0] == hvd.size()
+    return texts
+
+
 class WrongKindsTest(unittest.TestCase):
     maxDiff = None
+
+    def test_what_the_extension_refuses_is_an_error_of_covey(self) -> None:
+        for texts in pool(2).call(too_large):
+            self.assertIn("at most 16 dimensions, this one has 17", texts[0])
+            self.assertIn("timeout must be", texts[1])
 
     def test_each_is_refused_by_its_name(self) -> None:
         for function, least in ((of_torch, 600), (of_numpy, 400)):
