@@ -49,8 +49,8 @@ Status CheckMethodCodec(const MethodChoice& choice) {
   if (plan.admission != Admission::kRounds) return Status::Ok();
   return Status::InvalidArgument(
       std::string("the method ") + choice.method->name +
-      " has codecs without max_wait only: with it contributions are summed where they lie, in "
-      "memory that all share, and nothing travels; leave out max_wait or codec");
+      " has codecs without max_wait only: with it contributions are summed as they are; leave out "
+      "max_wait or codec");
 }
 
 }  // namespace covey

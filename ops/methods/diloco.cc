@@ -158,7 +158,8 @@ constexpr Method kMethod{
         "log + 2 P while ranks are late",
     .scaling = Scaling::kOne,
     .no_codec =
-        "changes are summed where they lie, in memory that all ranks share, and nothing travels",
+        "on one host changes are summed where they lie, and nothing travels; between hosts they go "
+        "as they are",
     .parameters = kParameters,
     .plan = Plan,
     .state = kState,

@@ -24,7 +24,7 @@
 // Bytes per rank and step: g read from its slot and g of the result, on one host. Over a network a
 // leader decides which gradients count, and all ranks make the sum (core/replicated): each of H
 // hosts sends 2 (H - 1) / H g, and a rank at most about 2 g. There a version needs a majority of
-// the ranks (of two: the first), because a silent rank may have been cut off, and go on by itself.
+// the ranks (of halves: the witness decides), because a silent rank may have been cut off, and go on by itself.
 // Without a majority all wait, also beyond max_wait.
 //
 // Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
@@ -103,17 +103,16 @@ constexpr Method kMethod{
     .saved = "the model of its version; after finish(): the last, of all",
     .late =
         "ranks after the first `admit`, for `log` steps at most; no rank waits longer than "
-        "max_wait for another, but over a network (MPI) each step waits for a majority of the "
-        "ranks to answer (of two: the first); no gradient is lost: a late one counts once, in "
-        "a later step",
+        "max_wait for another, but between hosts each step waits for a majority of the ranks to "
+        "answer; no gradient is lost: a late one counts once, in a later step",
     .learning_rate =
         "that for one rank times P, with a warm-up; less where gradients come many steps late",
     .memory =
         "3 g in each rank, and log g for all together, up to log + 2 P while ranks are late; over "
         "a network (log + 8) g in each rank",
     .no_codec =
-        "contributions are summed where they lie, in memory that all ranks share, and nothing "
-        "travels",
+        "on one host contributions are summed where they lie, and nothing travels; between hosts "
+        "they go as they are",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

@@ -132,8 +132,8 @@ constexpr Method kMethod{
         "while "
         "ranks are late; one more in a late rank, and one over S for the mean that it began from",
     .no_codec =
-        "contributions are summed where they lie, in memory that all ranks share, and nothing "
-        "travels",
+        "on one host contributions are summed where they lie, and nothing travels; between hosts "
+        "they go as they are",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);
