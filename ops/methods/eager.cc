@@ -24,8 +24,8 @@
 // Bytes per rank and step: g read from its slot and g of the result, on one host. Over a network a
 // leader decides which gradients count, and all ranks make the sum (core/replicated): each of H
 // hosts sends 2 (H - 1) / H g, and a rank at most about 2 g. There a version needs a majority of
-// the ranks (of halves: the witness decides), because a silent rank may have been cut off, and go on by itself.
-// Without a majority all wait, also beyond max_wait.
+// the ranks (of halves: the witness decides), because a silent rank may have been cut off, and go
+// on by itself. Without a majority all wait, also beyond max_wait.
 //
 // Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
 // there when 0 came; version 2 = (g0,2 + g1,2 + g2,1) / 3, or + g2,2 when rank 2 has caught up.
