@@ -16,7 +16,8 @@ import subprocess
 import unittest
 from typing import Callable, Dict, Iterable, Tuple
 
-from tidy import adapters, classes, imports, includes, layers, rules, shape, source, words
+from tidy import adapters, classes, imports, includes, layers, references, rules
+from tidy import shape, source, words
 from tidy.source import Finding
 
 _RATCHET = "tests/tidy_ratchet.txt"
@@ -125,6 +126,9 @@ class TidyTest(unittest.TestCase):
 
     def test_rules_are_named_with_their_module(self) -> None:
         self.check(rules.bare)
+
+    def test_members_that_comments_name_are_there(self) -> None:
+        self.check(references.gone)
 
     def test_no_text_of_core_corrects_another(self) -> None:
         self.check(rules.history)

@@ -336,9 +336,9 @@ COVEY_API void covey_timeline_span(covey_runtime* runtime, const char* name, int
                                    int64_t end_ns);
 COVEY_API int64_t covey_now_ns(void);
 
-/* All knobs as a JSON array of {name, unit, default, minimum, maximum, agreed, help, value}: that of
- * the default runtime, before there is one that of the environment. Same buffer rule as
- * covey_stats. */
+/* All knobs as a JSON array of {name, unit, default, minimum, maximum, agreed, help, value}. The
+ * values are those of the default runtime, before there is one those of the environment. Same
+ * buffer rule as covey_stats. */
 COVEY_API size_t covey_knobs(char* json, size_t capacity);
 
 COVEY_API const char* covey_version(void);
