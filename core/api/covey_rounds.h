@@ -13,10 +13,10 @@
  *
  * Members that share no memory exchange messages, which Covey's own thread carries
  * (core/replicated/README.md). All of this holds there too while a majority of the members runs,
- * dead ones not counted (of two halves: that of the witness, else that of the first member). Without
- * one no member goes on, for longer than max_wait; a waiting member then says so on stderr every
- * `stall_warning`, with the silent ranks. A member that leaves before covey_rounds_finish waits for a second at most until
- * its last contribution is in a version.
+ * dead ones not counted (of two halves: that of the witness, else that of the first member).
+ * Without one no member goes on, for longer than max_wait; a waiting member then says so on stderr
+ * every `stall_warning`, with the silent ranks. A member that leaves before covey_rounds_finish
+ * waits for a second at most until its last contribution is in a version.
  *
  * With a method that exchanges models (COVEY_MODEL) a version is the mean of the members' newest
  * models, of each group by itself, and every so-many-th of all; then covey_rounds_merge takes the
