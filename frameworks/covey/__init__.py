@@ -9,16 +9,17 @@ Every process of a job is a *rank*. They are started together by ``coveyrun`` an
     tensor = torch.full((4,), float(covey.rank()))
     total = covey.allreduce(tensor, op=covey.Sum, name="example")
 
-The operations take torch tensors and numpy arrays and give back the same kind; allreduce, broadcast
-and allgather take those of TensorFlow too. For training see :mod:`covey.torch` and
+The operations take torch tensors, numpy arrays and TensorFlow's tensors, and give back the same
+kind. Of TensorFlow's there are no ``..._async`` forms and none in place: a graph runs operations as
+it likes, and tensors are not overwritten. For training see :mod:`covey.torch` and
 :mod:`covey.tensorflow`, which also have the names of Horovod. ``dir(covey)`` lists what there is,
 ``help(covey.NAME)`` tells of one; how to clip, accumulate, save, and which method to take:
 examples/guide in Covey's repository.
 
-Limits: a name has up to 1,024 bytes, a tensor 16 dimensions, a grouped call 8,192 tensors. Integers
-wrap (:data:`Average`). From an ``..._async`` call until ``synchronize`` leave its tensors alone:
-``resize_()`` or ``.data =`` then corrupt memory. The full list is core/api/LIMITS.md in Covey's
-repository.
+Limits: a name has up to 1,024 bytes, with the operation's before it (``allreduce.``), a tensor 16
+dimensions, a grouped call 8,192 tensors. Integers wrap (:data:`Average`). From an ``..._async``
+call until ``synchronize`` leave its tensors alone: ``resize_()`` or ``.data =`` then corrupt
+memory. The full list is core/api/LIMITS.md in Covey's repository.
 """
 
 from __future__ import annotations
@@ -251,9 +252,35 @@ def load(path: Any, model: Any, optimizer: Any = None, **also: Any) -> Any:
 
 
 def run(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Runs ``func`` in several processes, as ranks of one job, and returns their results by rank.
+    """Calls ``func`` in new processes of this host, the ranks of one job.
 
-    Arguments as :func:`covey.launch.run`.
+    The order is ``run(func, args=(), kwargs=None, num_proc=1, np=None, output_dir=None, env=None,
+    verbose=False, method=None, quiet=False, preload=())``; others go by name.
+
+    Args:
+        func: a function of a module, or of the main script below ``if __name__ == "__main__"``;
+            with cloudpickle installed also a lambda, a local one or one of a notebook.
+        args, kwargs: arguments of ``func``, a sequence and a dict, the same on every rank.
+        num_proc, np: number of ranks.
+        output_dir: folder for rank.N/stdout and rank.N/stderr beside what is shown.
+        env: further environment variables of the ranks.
+        verbose: tell what the launcher does.
+        method: how the ranks train together, as ``coveyrun --method``.
+        quiet: no method card, notices, warnings or table.
+        preload: modules that one process imports, of which the ranks are forks.
+        others: of ``horovod.run``: ``start_timeout`` (seconds), ``min_num_proc``, ``max_num_proc``
+            and ``reset_limit``, by which ranks may come and go, ``hosts`` (this one) and
+            ``output_filename``. One without a meaning here is ignored with a line.
+
+    Returns:
+        The results by rank; where ranks come and go, of those that the job had at its end.
+
+    Raises:
+        InvalidArgument: (a ValueError) an argument of another kind; no such method.
+        covey.launch.JobFailed: a rank failed; the text names it and ends with its traceback.
+        covey.launch.LaunchError: the job could not start, or needs several hosts; the function or
+            a result cannot be pickled.
+        KeyboardInterrupt: Ctrl-C; the ranks have ended.
 
     Example:
         >>> covey.run(train, np=2)  # doctest: +SKIP

@@ -230,7 +230,8 @@ def stats(flat: bool = False) -> Dict[str, Any]:
 
     Under "training" are those of the optimizer that has done the most steps, once there is one:
     steps, seconds, steps per second, waiting, and with a method in rounds the freshness of
-    gradients and the overdue ranks; with one that averages models their distance.
+    gradients and the overdue ranks; with one that averages models their distance. All keys:
+    examples/guide/operations.md, those of the runtime core/README.md in Covey's repository.
 
     Args:
         flat: as a logger likes it: numbers only, by names such as "training.steps".

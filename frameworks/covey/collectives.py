@@ -92,7 +92,7 @@ class Collectives(Neighbors[T]):
             average: deprecated, use ``op``.
             name: the same name on every rank finds together, in any order; operations without one
                 must come in one order on every rank.
-            op: Average (when None), Sum, Min, Max or Product; with torch Adasum.
+            op: Average (when None), Sum, Min, Max or Product; no Adasum of NumPy's arrays.
             prescale_factor: not 0.
             postscale_factor: not 0.
             process_set: the ranks that take part; this rank must be one of them.
@@ -144,7 +144,7 @@ class Collectives(Neighbors[T]):
             As :func:`allreduce`.
 
         Example:
-            >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
+            >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=covey.Sum, name="metrics")
         """
         scales = prescale_factor, postscale_factor
         if is_adasum(op) and average is None:
@@ -282,7 +282,7 @@ class Collectives(Neighbors[T]):
             As :func:`allreduce`.
 
         Example:
-            >>> part = hvd.reducescatter(gradient, op=hvd.Sum, name="part")
+            >>> part = hvd.reducescatter(gradient, op=covey.Sum, name="part")
         """
         kind_name = "reducescatter"
         how = _reduction(REDUCESCATTER, kind_name, op, None, prescale_factor, postscale_factor)

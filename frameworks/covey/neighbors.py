@@ -98,7 +98,7 @@ class Neighbors(Requests[T]):
             As :func:`neighbor_allreduce`; Mismatch on every rank when two do not name each other.
 
         Example:
-            >>> model = hvd.pair_average(model, peer=hvd.rank() ^ 1, name="model")
+            >>> model = hvd.pair_average(model, peer=covey.rank() ^ 1, name="model")
         """
         row = Row(1.0, (), (), ())
         if peer is not None:

@@ -1,8 +1,10 @@
 """Collective operations on NumPy arrays.
 
 The same functions as :mod:`covey.torch`, without gradients and compression, and ``Trainer``, which
-trains arrays by a method. Arrays of float32, float64, float16, and integers of 8, 16, 32 and 64
-bits, signed or not, can be reduced, and with the package ml_dtypes bfloat16 too; bool can be moved.
+trains arrays by a method. ``init``, ``rank``, ``size``, ``Sum`` and the other names are those of
+:mod:`covey`: ``covey.init()``, ``op=covey.Sum``. In the examples ``hvd`` is ``covey.numpy``.
+Arrays of float32, float64, float16, and integers of 8, 16, 32 and 64 bits, signed or not, can be
+reduced, and with the package ml_dtypes bfloat16 too; bool can be moved.
 
 Example:
     >>> import numpy, covey

@@ -153,7 +153,8 @@ class Trainer:
         """Makes the parameters of all ranks equal: their mean, if they may differ; by a method that
         does not wait, with the work of all. Every member calls it, at the end of training or before
         the model is saved; training may go on. Ranks that are missing for ``max_wait`` are named,
-        and eager and diloco go on without them, if it is not ``strict``, and no ``then`` follows.
+        and the others go on without them, by every method that has a ``max_wait`` (by dpsgd each
+        with its own model), if it is not ``strict`` and no ``then`` follows.
 
         Raises:
             Timeout, Mismatch, Aborted: as ``step``; called again it goes on.

@@ -8,12 +8,13 @@ import inspect
 import os
 import re
 import unittest
-from typing import List
+from typing import Any, List, Type
 
 from tensorflows import HAS_TENSORFLOW, with_operations
 
 import covey
-from tools.reference import docstring, surface
+import covey.torch
+from tools.reference import docstring, markdown, surface
 from tools.reference.lacking import lacking
 from tools.reference.surface import Name
 
@@ -93,6 +94,10 @@ def _by_reference(tensor: object, root_rank: int) -> None:
     """As :func:`covey.broadcast`."""
 
 
+def _with_defaults(device: str = "", kind: Type[Any] = dict) -> None:
+    pass
+
+
 class RulesTest(unittest.TestCase):
     """The rules themselves can fail, and follow references."""
 
@@ -103,6 +108,16 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(self.lacking(_undocumented), ["a docstring"])
         self.assertEqual(self.lacking(_without_errors), ["the errors"])
         self.assertEqual(self.lacking(_by_reference), [])
+
+    def test_signatures_are_those_of_the_source(self) -> None:
+        shown = markdown.signature("example", inspect.signature(_with_defaults))
+        self.assertEqual(shown[1], "example(device: str = '', kind: Type[Any] = dict) -> None")
+
+    def test_the_methods_of_a_private_class_are_those_of_what_returns_it(self) -> None:
+        made = surface.Name("covey.torch", "DistributedOptimizer", covey.torch.DistributedOptimizer)
+        found = {one.name.partition(".")[2]: one for one in surface.members(made)}
+        self.assertLessEqual({"finish", "before_update", "no_sync", "version"}, set(found))
+        self.assertEqual(list(found["carry"].signature.parameters), ["modules"])
 
     def test_sections_and_items_are_found(self) -> None:
         text = docstring.parse(inspect.getdoc(covey.allreduce) or "")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import unittest
 from typing import List
@@ -103,6 +104,15 @@ class ReadmeWheelTest(unittest.TestCase):
                 ranks = int(command.partition("-np ")[2].split()[0])
                 wanted = ranks if "train.py" in command else 0
                 self.assertEqual(said.count("has trained"), wanted, said)
+
+    @unittest.skipIf(shutil.which("gcc") is None, "there is no gcc")
+    def test_the_program_in_c(self) -> None:
+        page = (ROOT / "examples" / "guide" / "operations.md").read_text(encoding="utf-8")
+        (program,) = blocks("c", page)
+        (commands,) = [block for block in blocks("text", page) if "average.c" in block]
+        (self.there.folder / "average.c").write_text(program, encoding="utf-8")
+        said = self.type(commands.strip(), self.there.folder, preload=False)
+        self.assertEqual(said.count("mean 1.5 of 4 ranks"), 4, said)
 
     def test_commands_beside_the_examples(self) -> None:
         commands = typed(in_clone=True)

@@ -113,6 +113,13 @@ class WheelTest(unittest.TestCase):
             lines = archive.read(record).decode("utf-8").splitlines()
         self.assertEqual({line.split(",")[0] for line in lines}, names)
 
+    def test_has_every_header_of_the_exported_functions(self) -> None:
+        folder = "covey/plugins/core/api/"
+        with zipfile.ZipFile(wheel()) as archive:
+            found = {it[len(folder) :] for it in archive.namelist() if it.startswith(folder)}
+        parts = ("control", "methods", "neighbors", "trainer", "values", "waiting")
+        self.assertEqual(found, {"covey.h", *(f"covey_{part}.h" for part in parts)})
+
     def test_is_described(self) -> None:
         said = self.there.run(["pip", "--disable-pip-version-check", "show", "covey"])
         fields = dict(line.partition(": ")[::2] for line in said.splitlines())

@@ -263,7 +263,7 @@ class MistakeTest(unittest.TestCase):
         exit_code, out, err = run_launcher([*arguments, *python("print('up')")])
         self.assertEqual((exit_code, sorted(out)), (0, ["[0] up", "[1] up"]))
         (said,) = err
-        self.assertIn("--disable-cache is ignored: there is no response cache", said)
+        self.assertIn("--disable-cache is ignored: signatures are cached per stream", said)
 
 
 if __name__ == "__main__":

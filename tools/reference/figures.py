@@ -8,9 +8,8 @@ import re
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-_BYTES_PAGE = "examples/guide/clusters.md"
 _BYTES_HEAD = "| hosts | a rank sends, the leader too | a leader that makes all sums |"
-_WAITING_PAGE = "examples/guide/benchmarks.md"
+_PAGE = "examples/guide/benchmarks.md"
 _WAITING_HEAD = (
     "| situation | `allreduce` | `eager` | `wagma` | `diloco:H=4` | `adpsgd` | `swarm` |"
 )
@@ -40,8 +39,8 @@ class Line(NamedTuple):
 def figures() -> Dict[str, str]:
     """Every figure, by its path in the repository."""
     return {
-        "examples/guide/bytes_per_rank.svg": bytes_per_rank(_text_of(_BYTES_PAGE)),
-        "examples/guide/waiting_between_hosts.svg": waiting_between_hosts(_text_of(_WAITING_PAGE)),
+        "examples/guide/bytes_per_rank.svg": bytes_per_rank(_text_of(_PAGE)),
+        "examples/guide/waiting_between_hosts.svg": waiting_between_hosts(_text_of(_PAGE)),
     }
 
 
@@ -73,7 +72,7 @@ def waiting_between_hosts(page: str) -> str:
     rows = {row[0]: row[1:] for row in rows_of(page, _WAITING_HEAD)}
     lacking = [row for row in _WAITING_ROWS.values() if row not in rows]
     if lacking:
-        raise ValueError(f"{_WAITING_PAGE} has no row {lacking[0]}")
+        raise ValueError(f"{_PAGE} has no row {lacking[0]}")
     methods = [name.strip(" `") for name in _WAITING_HEAD.strip("|").split("|")[1:]]
     bars = {name: [number(cell) for cell in rows[row]] for name, row in _WAITING_ROWS.items()}
     title = "Longest step of the other ranks in seconds, 4 hosts with 2 ranks each"

@@ -77,9 +77,12 @@ def _wrapped(text: str, indent: str) -> List[str]:
 
 def signature(name: str, value: inspect.Signature) -> List[str]:
     """A call, as the lines of a block of code."""
-    given = [one for one in value.parameters.values() if one.name not in ("self", "cls")]
-    whole = value.replace(parameters=given)
-    text = f"{name}{re.sub(chr(39), '', str(whole))}"
+    plain = [
+        one.replace(annotation=_unquoted(one.annotation), default=_named(one.default))
+        for one in value.parameters.values()
+    ]
+    whole = value.replace(parameters=plain, return_annotation=_unquoted(value.return_annotation))
+    text = f"{name}{whole}"
     if len(text) <= WIDTH:
         return ["```python", text, "```"]
     parts = _parameters(whole)
@@ -95,5 +98,27 @@ def _parameters(whole: inspect.Signature) -> List[str]:
         is_first = one.kind not in kinds[:number]
         if one.kind == one.KEYWORD_ONLY and is_first and one.VAR_POSITIONAL not in kinds:
             parts.append("*")
-        parts.append(str(one).replace("'", ""))
+        parts.append(str(one))
     return parts
+
+
+class _Written:
+    """A text of a signature, as the source has it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _unquoted(annotation: Any) -> Any:
+    """An annotation without the quotes around it; default values keep theirs."""
+    text = annotation if isinstance(annotation, str) else ""
+    return _Written(text.replace("'", "").replace('"', "")) if text else annotation
+
+
+def _named(default: Any) -> Any:
+    """A default value; of a class the name."""
+    is_class = inspect.isclass(default) and default is not inspect.Parameter.empty
+    return _Written(default.__name__) if is_class else default

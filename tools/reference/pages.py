@@ -47,7 +47,8 @@ def index() -> str:
     rows = []
     for module in surface.MODULES:
         text = inspect.getdoc(importlib.import_module(module)) or ""
-        told = markdown.cell(parse(text).summary, lambda name: f"`{name}`")
+        first = parse(text).summary.split(". ")[0].rstrip(".:")
+        told = markdown.cell(f"{first}.", lambda name: f"`{name}`")
         rows.append(f"| [`{module}`]({file_of(module)}) | {told} |")
     head = ["# API", "", _HEAD.format(module="MODULE"), "", "| module | |", "|---|---|"]
     return "\n".join([*head, *rows, *_MORE]) + "\n"

@@ -7,6 +7,7 @@ import enum
 import functools
 import importlib
 import inspect
+import re
 import sys
 from types import ModuleType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
@@ -15,6 +16,7 @@ from tools.reference import docstring
 
 MODULES = (
     "covey",
+    "covey.elastic",
     "covey.torch",
     "covey.torch.elastic",
     "covey.tensorflow",
@@ -28,6 +30,7 @@ MODULES = (
 """The modules that users import. Each needs the framework of its name."""
 
 _MOST_DOCUMENTS = 12
+_SEE_MODULE = re.compile(r"[Ss]ee :mod:`([\w.]+)`")
 _CONSTANTS = ("covey.reduce_op", "covey.group", "covey.handles", "covey.horovod")
 
 
@@ -39,12 +42,14 @@ class Name(NamedTuple):
         name: "allreduce".
         value: what it stands for.
         is_known: of a method: a base class of another package has it, and documents it.
+        is_bound: of a method: its first argument is the object.
     """
 
     module: str
     name: str
     value: Any
     is_known: bool = False
+    is_bound: bool = False
 
     @property
     def text(self) -> str:
@@ -63,9 +68,10 @@ class Name(NamedTuple):
         if is_fixed or not callable(self.value):
             return None
         try:
-            return inspect.signature(self.value)
+            found = inspect.signature(self.value)
         except (TypeError, ValueError):
             return None
+        return found.replace(parameters=list(found.parameters.values())[int(self.is_bound) :])
 
 
 def is_error(value: Any) -> bool:
@@ -95,19 +101,31 @@ def names(module: str) -> List[Name]:
 
 
 def members(name: Name) -> Iterator[Name]:
-    """The methods and properties of a class that Covey defines, but for those that say Internal."""
-    if not inspect.isclass(name.value) or is_error(name.value):
+    """The methods and properties of a class that Covey defines, but for those that say Internal; of
+    a function those of the private class that it returns."""
+    kind = name.value if inspect.isclass(name.value) else _private_result(name.value)
+    if kind is None or is_error(kind):
         return
-    for attribute in sorted(dir(name.value)):
-        homes = [base for base in name.value.__mro__ if attribute in vars(base)]
+    for attribute in sorted(dir(kind)):
+        homes = [base for base in kind.__mro__ if attribute in vars(base)]
         if attribute.startswith("_") or not _is_of_covey(homes[0]):
             continue
         value = vars(homes[0])[attribute]
+        is_bound = not isinstance(value, (staticmethod, property))
         value = getattr(value, "__func__", value)  # of a static method
         is_internal = "Internal." in (getattr(value, "__doc__", None) or "")
         if not is_internal and (inspect.isroutine(value) or isinstance(value, property)):
             is_known = not all(map(_is_of_covey, homes))
-            yield Name(name.module, f"{name.name}.{attribute}", value, is_known)
+            yield Name(name.module, f"{name.name}.{attribute}", value, is_known, is_bound)
+
+
+def _private_result(function: Any) -> Optional[type]:
+    """The class of Covey that has no public name, and that a function of its module returns."""
+    result = getattr(function, "__annotations__", {}).get("return")
+    if not isinstance(result, str) or not result.startswith("_"):
+        return None
+    kind = getattr(sys.modules[function.__module__], result, None)
+    return kind if inspect.isclass(kind) and _is_of_covey(kind) else None
 
 
 def _is_of_covey(kind: type) -> bool:
@@ -127,8 +145,8 @@ def _collect(name: Name, seen: Dict[str, str]) -> None:
         return
     seen[key] = name.text
     home = getattr(name.value, "__module__", None) or name.module
-    if "ee the module" in name.text:
-        seen[home] = sys.modules[home].__doc__ or ""
+    for module in _SEE_MODULE.findall(name.text):
+        seen[module] = importlib.import_module(module).__doc__ or ""
     for link in docstring.links(name.text):
         within = f"{name.name.rpartition('.')[0]}.{link}".lstrip(".")
         found = _resolved(within, (name.module,)) or _resolved(link, (home, name.module, "covey"))

@@ -16,7 +16,7 @@ ABSENT: Dict[str, str] = {}
 
 # The difference in what a call does; the arguments are compared.
 DIFFERS = {
-    "elastic": "over a fixed number of ranks",
+    "elastic": "ranks come and go with `coveyrun --min-np`, else they stay the same",
     "HorovodInternalError": "the base of `Mismatch` and `Aborted`",
     "ProcessSet": "`Group`: takes ranks, no communicator of MPI; its id is read only",
     "init": "`comm` is None or the list of all ranks; groups need no registration",

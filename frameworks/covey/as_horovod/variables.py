@@ -103,7 +103,7 @@ VARIABLES: Dict[str, Variable] = {
         REFUSED, "say coveyrun --min-np N, and ranks may come and go; leave the variable out"
     ),
     **_ignored("there is no cycle", "CYCLE_TIME", "TIMELINE_MARK_CYCLES"),
-    **_ignored("there is no response cache", "CACHE_CAPACITY"),
+    **_ignored("signatures are cached per stream: COVEY_CACHE_CAPACITY", "CACHE_CAPACITY"),
     **_ignored(
         "what travels how is chosen by size and memory",
         *("HIERARCHICAL_ALLREDUCE", "HIERARCHICAL_ALLGATHER", "TORUS_ALLREDUCE"),

@@ -21,9 +21,9 @@ def consensus(
 
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
     ``diloco``: the model that ranks depart from. ``wagma``, ``local`` with ``max_wait``: the model
-    that each has published last. ``adpsgd``, ``swarm``: the model that each has handed in last,
-    with the changes by others since. ``local``, ``dpsgd``: that at the end of a rank's next step,
-    or at once if it is in here, too.
+    that each has published last. ``adpsgd``, ``swarm``: each rank's last submitted model, including
+    later averages by its partners. ``local``, ``dpsgd``: that at the end of a rank's next step, or
+    at once if it is in here, too.
 
     Args:
         model: a Keras model that was compiled with a ``DistributedOptimizer``, or that optimizer.

@@ -1,23 +1,28 @@
 """Starting the ranks of a job and watching over them until the last one is gone.
 
-`job.Job` is the launcher: one thread, one loop. The rest are its parts, each usable alone:
-`spec` (what to start), `environment` (what a rank is told), `process` (one rank as a process),
-`output` (lines and their prefixes), `endings` (which signal when), `report` (the first failure),
-`outcome` (how the job has ended), `check` (mistakes found before anything starts). For a job of
-several launchers: `rendezvous_handler` and `formation` (how they become one), `node` (what they
-tell each other) and `secret`.
+`job.Job` is the launcher: one thread, one loop. The rest are its parts, each usable alone: `spec`
+(what to start), `environment` (what a rank is told), `process` (one rank as a process), `output`
+(lines and their prefixes), `endings` (which signal when), `report` (the first failure), `outcome`
+(how the job has ended), `check` (mistakes found before anything starts), `start` (what comes before
+the ranks), `ranks` (those that are watched), `signals`, `memory` (shared by the ranks of a host),
+`preload` and `preloaded` (ranks as forks), `summary` (the table at the end). For a job of several
+launchers: `rendezvous_handler` and `formation` (how they become one), `address_file` (where one
+serves), `node` (what they tell each other) and `secret`.
 
 For a job on several hosts: `hosts` (names and places), `fleet` (all hosts, from the launcher's
-side), `channel` (ssh to one), `wire` (messages) and `pulse` (signs of life); on a host `agent`
-(answers the launcher), `station` (what the host gives to the job) and `tending` (its ranks while
-they run). `network` and `reach` choose and try addresses, `book` tells them to the ranks, `carried`
-is the environment that goes along.
+side), `channel` (ssh to one), `identity` (its first message), `wire` (messages), `waiting` (for
+several hosts), `remote_rank` (a rank there), `witness` (the vote that decides) and `pulse` (signs
+of life); on a host `agent` (answers the launcher), `station` (what the host gives to the job) and
+`tending` (its ranks while they run). `network` and `reach` choose and try addresses, `book` tells
+them to the ranks, `carried` is the environment that goes along.
 
 For a job whose ranks come and go: `worlds` (who are its ranks), `elastic` (what the ranks are told)
-and `door` (the way to one); on several hosts `elastic_fleet` (the same by agents), `workers` (an
-agent's part), `arrivals` (hosts that come) and `discovery` (which are to).
+and `door`, `doors` (the way to one, to those of a host); on several hosts `elastic_fleet` (the same
+by agents), `workers` (an agent's part), `arrivals` (hosts that come) and `discovery` (which are
+to).
 
-`run` calls a Python function on N ranks.
+`run` (`run_function`, `horovod_arguments`, `guard`; in a rank `call`) calls a Python function on N
+ranks.
 """
 
 from __future__ import annotations

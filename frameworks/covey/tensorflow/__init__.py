@@ -17,6 +17,27 @@ For a training by a method, as by ``coveyrun --method eager``, ``hvd.Distributed
 the place of the tape. ``fit()``: :mod:`covey.keras`. The operations are compiled for the
 TensorFlow that is installed, by ``covey build tensorflow`` or by the first import.
 torch and TensorFlow in one process share one runtime.
+
+Common rules of the operations:
+
+* They work eagerly and in a ``tf.function``. There they are asynchronous: an operation begins as
+  soon as its tensor is computed, any number is in flight at once, in any order on any rank, and no
+  thread waits.
+* Dense tensors on the CPU (of others TensorFlow makes copies there), variables, and what
+  ``tf.convert_to_tensor`` takes. float32, float64, float16, bfloat16, and integers of 8, 16, 32
+  and 64 bits, signed or not, can be reduced; bool can be moved.
+* ``name``: the same name on every rank finds together. Without one an operation is known by its
+  turn, and in a ``tf.function`` by its place in it. One name is in flight once at a time: in a
+  ``tf.while_loop`` its operations come one after the other.
+* ``process_set``: the ranks that take part; this rank must be one of them.
+* Errors are TensorFlow's, with Covey's message: ``tf.errors.InvalidArgumentError`` when the call is
+  wrong, ``FailedPreconditionError`` when the ranks disagree (as Horovod has it; later operations
+  work) and before ``init()``, ``AbortedError`` when a rank died or left,
+  ``DeadlineExceededError`` when ``max_wait`` is over, ``UnimplementedError`` and
+  ``ResourceExhaustedError``. An error in every graph is a ``ValueError`` at once.
+* Gradients are those of the sum of all ranks' losses. Of broadcast and allgather, which give all
+  ranks copies of one tensor, they are those of the mean, as in Horovod; those of a reducescatter
+  are larger by a factor, the size of the process set.
 """
 
 from __future__ import annotations

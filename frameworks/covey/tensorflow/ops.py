@@ -1,25 +1,6 @@
 """Collective operations on TensorFlow's tensors, by Horovod's names.
 
-Common rules:
-
-* They work eagerly and in a ``tf.function``. There they are asynchronous: an operation begins as
-  soon as its tensor is computed, any number is in flight at once, in any order on any rank, and no
-  thread waits.
-* Dense tensors on the CPU (of others TensorFlow makes copies there), variables, and what
-  ``tf.convert_to_tensor`` takes. float32, float64, float16, bfloat16, and integers of 8, 16, 32
-  and 64 bits, signed or not, can be reduced; bool can be moved.
-* ``name``: the same name on every rank finds together. Without one an operation is known by its
-  turn, and in a ``tf.function`` by its place in it. One name is in flight once at a time: in a
-  ``tf.while_loop`` its operations come one after the other.
-* ``process_set``: the ranks that take part; this rank must be one of them.
-* Errors are TensorFlow's, with Covey's message: ``tf.errors.InvalidArgumentError`` when the call is
-  wrong, ``FailedPreconditionError`` when the ranks disagree (as Horovod has it; later operations
-  work) and before ``init()``, ``AbortedError`` when a rank died or left,
-  ``DeadlineExceededError`` when ``max_wait`` is over, ``UnimplementedError`` and
-  ``ResourceExhaustedError``. An error in every graph is a ``ValueError`` at once.
-* Gradients are those of the sum of all ranks' losses. Of broadcast and allgather, which give all
-  ranks copies of one tensor, they are those of the mean, as in Horovod; those of a reducescatter
-  are larger by a factor, the size of the process set.
+Their common rules: :mod:`covey.tensorflow`.
 """
 
 from __future__ import annotations
@@ -77,13 +58,13 @@ def allreduce(
         op: Average (when None), Sum, Min, Max, Product or, of floating-point numbers in shapes that
             are known before it runs, Adasum.
         prescale_factor, postscale_factor: not 0.
-        name, process_set: see the module.
+        name, process_set: see :mod:`covey.tensorflow`.
 
     Returns:
         A tensor of the same shape and dtype, bitwise equal on every rank.
 
     Raises:
-        ValueError: wrong here; nothing was submitted. Others: see the module.
+        ValueError: wrong here; nothing was submitted. Others: see :mod:`covey.tensorflow`.
 
     Example:
         >>> mean_loss = hvd.allreduce(loss, name="loss")
@@ -200,11 +181,11 @@ def broadcast(
     Args:
         tensor: the same shape and dtype on every rank.
         root_rank: a global rank, also inside a process set.
-        name, process_set: see the module.
+        name, process_set: see :mod:`covey.tensorflow`.
         ignore_name_scope: accepted for Horovod's sake.
 
     Raises:
-        See the module.
+        See :mod:`covey.tensorflow`.
 
     Example:
         >>> order = hvd.broadcast(order, root_rank=0, name="order")
@@ -225,11 +206,11 @@ def allgather(
     Args:
         tensor: at least one dimension; dimension 0 may differ between the ranks and may be 0, the
             other dimensions and the dtype may not differ.
-        name, process_set: see the module.
+        name, process_set: see :mod:`covey.tensorflow`.
         ignore_name_scope: accepted for Horovod's sake.
 
     Raises:
-        See the module.
+        See :mod:`covey.tensorflow`.
 
     Example:
         >>> predictions = hvd.allgather(predictions, name="predictions")
@@ -249,11 +230,11 @@ def grouped_allgather(
 
     Args:
         tensors: as many on every rank.
-        name, process_set: see the module.
+        name, process_set: see :mod:`covey.tensorflow`.
         ignore_name_scope: accepted for Horovod's sake.
 
     Raises:
-        See the module.
+        See :mod:`covey.tensorflow`.
 
     Example:
         >>> scores, labels = hvd.grouped_allgather([scores, labels], name="evaluation")
@@ -273,13 +254,13 @@ def gather(
     Args:
         tensor: as :func:`allgather`.
         root_rank: a global rank, also inside a process set.
-        name, process_set: see the module.
+        name, process_set: see :mod:`covey.tensorflow`.
 
     Returns:
         On ``root_rank`` the tensors of all in rank order; on the others a tensor of 0 rows.
 
     Raises:
-        See the module.
+        See :mod:`covey.tensorflow`.
 
     Example:
         >>> scores = hvd.gather(scores, root_rank=0, name="scores")
@@ -301,7 +282,7 @@ def reducescatter(
 ) -> Any:
     """As :func:`allreduce`, and each rank gets a part of the result's rows.
 
-    Gradients flow through Average and Sum; see the module for their scale.
+    Gradients flow through Average and Sum; for their scale see :mod:`covey.tensorflow`.
 
     Args:
         tensor: at least one dimension; the same shape and dtype on every rank.
@@ -371,7 +352,7 @@ def alltoall(
             the dtype may not.
         splits: how many rows go to each rank, in rank order: integers in a sequence or a tensor,
             as many as there are ranks; 0 is possible. None: equal parts.
-        name, process_set: see the module.
+        name, process_set: see :mod:`covey.tensorflow`.
         ignore_name_scope: accepted for Horovod's sake.
 
     Returns:
@@ -379,7 +360,7 @@ def alltoall(
         pair: that, and how many rows came from each rank, as int32.
 
     Raises:
-        See the module.
+        See :mod:`covey.tensorflow`.
 
     Example:
         >>> mine, counts = hvd.alltoall(tokens, splits=per_expert, name="tokens")

@@ -22,11 +22,15 @@ def _place(what: str, process_set_id: int, name: Optional[str]) -> Any:
 
 
 def size_op(process_set_id: int = 0, name: Optional[str] = None) -> Any:
-    """The number of ranks in a process set. Shape, dtype and errors: see the module.
+    """The number of ranks in a process set: an int32 scalar, computed when a graph runs.
 
     Args:
         process_set_id: of the process set, its attribute of this name; 0: all ranks of the job.
         name: of the operation in a graph.
+
+    Raises:
+        tf.errors.FailedPreconditionError: before ``init()``.
+        tf.errors.InvalidArgumentError: the process set is not known here.
 
     Example:
         >>> scale = 1.0 / tf.cast(hvd.size_op(), tf.float32)

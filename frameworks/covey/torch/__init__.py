@@ -13,6 +13,26 @@ A program written for Horovod changes one line::
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
 Tensors are on the CPU or on CUDA, for collectives and for every method of DistributedOptimizer.
+
+Common rules of the operations:
+
+* Tensors have any shape and strides. float32, float64, float16, bfloat16,
+  and integers of 8, 16, 32 and 64 bits, signed or not, can be reduced; bool can be moved.
+* ``name``: the same name on every rank finds together, in any order. Operations without a name must
+  come in one order on every rank. A name is free again when its operation has ended.
+* ``process_set``: the ranks that take part; this rank must be one of them.
+* Errors: InvalidArgument and Unsupported (both ValueErrors) when the call is wrong here, nothing is
+  submitted then; Mismatch when the ranks disagree, later operations work; Aborted when a rank died
+  or left. Mismatch and Aborted are ``HorovodInternalError``.
+* The functions without ``async`` wait. Those with it return a handle for ``synchronize`` and
+  ``poll``; leave the tensors alone until then. So does Covey: an operation that shares memory with
+  another in flight, of which one writes it, is refused (InvalidArgument names both), as their order
+  would differ from rank to rank; unnamed ones of one process set come one after the other. One
+  grouped call takes a tensor twice (tied weights) and gives it one result.
+* The functions ending in ``_`` overwrite the tensor and return it.
+* Gradients are those of the sum of all ranks' losses. As in Horovod, those of broadcast and
+  allgather, which give all ranks copies of one tensor, are those of the mean; those of a
+  reducescatter are larger by a factor, the size of the process set.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class _Distributed(torch.optim.Optimizer):
             yield
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Changes after how many backward passes a gradient is reduced."""
+        """Changes after how many backward passes, ``passes``, a gradient is reduced."""
         self.backward_passes_per_step = check_passes(passes)
         if self._covey_reducer is not None:
             self._refuse_in_flight("set_backward_passes_per_step()")
@@ -199,8 +199,8 @@ class _Distributed(torch.optim.Optimizer):
         """Makes the parameters the mean over the ranks, if the method has let them differ.
 
         To be called by every rank at the end of training, or before it is evaluated or saved;
-        training may go on. Goes on without ranks that are missing for the method's ``max_wait``,
-        and names them, or raises Timeout (``strict``, and always where a method goes over).
+        training may go on. Ranks that are missing for ``max_wait`` are named and left out, or raise
+        Timeout (``strict``, and always where a method goes over); Mismatch, Aborted as ``step()``.
         """
         with self._covey_progress.changing():
             self._refuse_in_flight("finish()")
@@ -330,8 +330,8 @@ def DistributedOptimizer(
 
     Returns:
         An optimizer that also has ``synchronize``, ``skip_synchronize``, ``no_sync``, ``finish``,
-        ``carry``, ``lr_scale``, ``set_backward_passes_per_step``, ``rebuild_buckets``, and
-        ``version``, the number of steps done. ``state_dict()`` is unchanged.
+        ``before_update``, ``carry``, ``lr_scale``, ``set_backward_passes_per_step``,
+        ``rebuild_buckets``, and ``version``, the steps done. ``state_dict()`` is unchanged.
 
     Raises:
         InvalidArgument, NotInitialized: (ValueErrors) wrong arguments; before ``init()``.

@@ -75,7 +75,7 @@ def sparse_allreduce_async(
     Args:
         tensor: sparse (COO), of the same shape, sparse dimensions and dtype on every rank; how many
             values it has may differ, and may be 0.
-        name: see the module ``covey.torch``.
+        name: see :mod:`covey.torch`.
         op: Average or Sum.
         process_set: the ranks that take part; this rank must be one of them.
 

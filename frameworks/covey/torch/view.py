@@ -60,9 +60,9 @@ def consensus(
     waits for this one in the next; a script's writes to parameters outside of step() may be read
     half-done. ``wagma``, ``local`` with ``max_wait``: the model that each has published last,
     before it was averaged, which moves no mean unless a rank was late; after ``finish()`` the model
-    of all. ``adpsgd``, ``swarm``: the model that each has handed in last, with the changes by
-    others since; with ``exact`` each first takes that up, as its next step would, so that the mean
-    is the one that ``finish()`` would leave.
+    of all. ``adpsgd``, ``swarm``: each rank's last submitted model, including later averages by
+    its partners; with ``exact`` each rank takes these averages up first, as its next step would, so
+    that the mean is the one that ``finish()`` would leave.
 
     Args:
         model: one whose parameters ``DistributedOptimizer`` trains; those that none does (frozen
