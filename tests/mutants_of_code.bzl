@@ -192,7 +192,7 @@ CODE_MUTANTS = dict(QUEUE_MUTANTS, **{
     ),
     "train_own_steps_are_not_counted": (
         ["core/train/round_part.cc"],
-        "RoundPartTest.ProgressThat*",
+        "RoundPartTest.ARankOfDeltas*",
     ),
     "train_overdue_rank_keeps_its_course": (
         ["core/train/round_part.cc"],

@@ -65,6 +65,29 @@ class EarlyInterruptTest(unittest.TestCase):
                 self.assertEqual((code, out, err), (130, [], ["coveyrun: interrupted"]))
 
 
+# Its shared memory is unlinked by Python's resource tracker when the process is gone.
+SHARED = (
+    "from multiprocessing.shared_memory import SharedMemory; "
+    "m = SharedMemory(create=True, size=64); print('name', m.name, flush=True); "
+)
+
+
+class SharedMemoryTest(unittest.TestCase):
+    def test_what_python_shares_is_unlinked_however_a_rank_ends(self) -> None:
+        for end in ("os.kill(os.getpid(), 9)", "os._exit(3)", "sys.exit(0)", "signal.pause()"):
+            with self.subTest(end=end):
+                code = WAIT + SHARED + end
+                with Launched(["-np", "2", *python(code)]) as job:
+                    if "pause" in end:
+                        job.wait_for(r"\] name", 2)
+                        job.send(signal.SIGTERM)
+                    job.finish()
+                    names = re.findall(r"\] name (\S+)", "\n".join(job.stdout()))
+                self.assertTrue(names)
+                left = [name for name in names if os.path.exists(f"/dev/shm/{name}")]
+                self.assertEqual(left, [])
+
+
 class FailureTest(unittest.TestCase):
     def test_the_failing_rank_is_named_last_with_its_traceback(self) -> None:
         code = WAIT + "\nif r == 2: raise ValueError('boom')\nsignal.pause()"

@@ -133,7 +133,7 @@ class Elastic:
     def __init__(self, terms: Terms, size: int, ops: WorkerOps) -> None:
         """`size` workers are started first. Owns `ops`."""
         self.worlds = Worlds(terms, ops.hosts(), size)
-        self._ops = ops
+        self._ops, self._least = ops, terms.least
         self._lost: List[int] = []  # Ranks of the world whose host is lost, since they were told.
 
     def replace(self) -> None:
@@ -171,7 +171,7 @@ class Elastic:
         lines = [] if world is None else self._begin(world)
         for number in self.worlds.called(now):
             self._ops.tell(number, "come")
-        why = self.worlds.failure or "other ranks have ended the training well"
+        why = self.worlds.failure or "another rank has ended with exit code 0"
         for number in self.worlds.dismissed():
             self._ops.tell(number, "over", why=why)
         return [*lines, *filter(None, [self.worlds.notice(now)])]
@@ -195,6 +195,10 @@ class Elastic:
         of_hosts = "" if seats[0].local_size == len(seats) else f" on {seats[-1].host + 1} hosts"
         ranks = f"{len(seats)} rank{'s' * (len(seats) > 1)}{of_hosts}"
         return [] if world.number == 0 else [f"world {world.number + 1}: {ranks}"]
+
+    def outcome(self) -> Tuple[int, int]:
+        """So many ranks have to end well, and so many worlds were made."""
+        return self._least, self.worlds.made
 
     def deadlines(self, now: float) -> List[float]:
         """When `act` has something to do, event or not."""

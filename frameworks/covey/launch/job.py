@@ -198,7 +198,7 @@ class Job:
         """The job goes on without these ranks, if others are left."""
         flag = "--keep-going" if len(self._ends.failed) < self._size else ""
         if self._elastic is not None:
-            flag = "" if self._elastic.worlds.failure else "--min-np"
+            flag = "" if self._elastic.worlds.is_over else "--min-np"
         self._say(*report.losses(ends, flag))
 
     def _timeout(self) -> Optional[float]:
@@ -356,8 +356,8 @@ class Job:
         code = self._ending.exit_code if self._ending is not None else 0
         if self._ending is None and self._ends.failed:  # Only where it keeps going.
             done = self._ends.without(left)
-            code = 0 if done else None
-            worlds = 0 if self._elastic is None else self._elastic.worlds.made
+            least, worlds = (1, 0) if self._elastic is None else self._elastic.outcome()
+            code = 0 if len(done) >= least else None
             self._say(self._ends.in_words(done, self._size, worlds))
         if code is not None:
             return Outcome(code, None, [])

@@ -13,6 +13,7 @@ the place's number. A *world* is the workers that are ranks together, until one 
 | in a world  | it asks for a place                        | waiting                              |
 | any         | it ends well                               | done: no further world is made       |
 | any         | it fails                                   | gone: its place is free              |
+| ending      | it fails                                   | gone: that is no failure of the job  |
 | any         | its place is no more (rule 7)              | to end, once it is in no world       |
 | in no world | it is to end, or gets no place any more    | ending                               |
 
@@ -164,7 +165,7 @@ class Worlds:
         if is_well:
             self._states[number] = DONE
             return
-        del self._states[number]
+        is_failure = self._states.pop(number) != ENDING
         self._called.discard(number)
         self._late.discard(number)
         was_ready = bool(self._ready)
@@ -174,9 +175,9 @@ class Worlds:
             self._free.add(number)
         else:
             self._full -= 1
-        if was_ready and not self._ready:
+        if is_failure and was_ready and not self._ready:
             self.failure = "no rank is left that has the state of the training"
-        elif not self._ready:
+        elif is_failure and not self._ready:
             self.failure = f"rank {number} failed before a rank had a state (hvd.elastic.run)"
 
     # ---- What follows from them --------------------------------------------------------------
