@@ -122,6 +122,25 @@ print("end", hvd.rank(), state.weight.tolist() == [-float(state.step)] * 2, flus
 """
 
 
+LEAVES = """
+import sys, numpy, covey.numpy
+from covey.elastic import ObjectState, run
+covey.init()
+state = ObjectState(step=0)
+
+@run
+def train(state):
+    while state.step < 20:
+        covey.numpy.allreduce(numpy.ones(1))
+        state.step += 1
+        state.commit()
+        if state.step == 5 and covey.rank() == 1:
+            sys.exit(0)
+
+train(state)
+"""
+
+
 def model_after(steps: int) -> str:
     """Of one process."""
     torch.manual_seed(0)
@@ -213,6 +232,18 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(code, 137, err)
         wanted = "2 of 3 ranks are left (--min-np), and no more are started: --max-restarts 0"
         self.assertTrue(any(line.endswith(wanted) for line in err), err)
+
+    def test_a_rank_that_leaves_early_with_code_0_ends_no_job_well(self) -> None:
+        code, out, err = elastic(3, LEAVES, "allreduce", flags=("--min-np", "2"))
+        self.assertEqual(code, 1, (out, err))
+        wanted = "no place in another world: another rank has ended with exit code 0"
+        self.assertTrue(any(line.endswith(wanted) for line in err), err)
+        self.assertFalse(any("the job goes on" in line for line in err), err)
+
+    def test_ranks_that_use_no_runtime_end_well(self) -> None:
+        for flags in ((), ("--keep-going",)):
+            command = ["-np", "3", "--min-np", "2", *flags, "true"]
+            self.assertEqual(run_launcher(command), (0, [], []))
 
     def test_a_script_without_states_fails_as_in_any_job(self) -> None:
         code, _, err = elastic(3, PLAIN, "allreduce", flags=("--min-np", "2"))
