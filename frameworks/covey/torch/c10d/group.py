@@ -36,6 +36,7 @@ from covey.torch.c10d.call_stream import stream_of
 from covey.torch.c10d.completions import Program, current_lane
 from covey.torch.c10d.forms import NO_TIME, Form
 from covey.torch.c10d.points import AnyWork, Points, RecvWork
+from covey.torch.c10d.untraced import untraced
 from covey.torch.c10d.work import CoveyWork, EndedWork, InFlight, Limit, Place
 
 _LEAST = timedelta(milliseconds=1)
@@ -47,6 +48,7 @@ def _collective(build: Callable[..., calls.Begin], *parameters: str) -> Callable
     """The method that begins what ``build`` makes of the arguments; ``parameters``: of its Form."""
     form = Form(build.__name__, *parameters)
 
+    @untraced
     def begin(self: CoveyProcessGroup, *given: Any, **named: Any) -> Any:
         has_options = len(given) > form.count and not named
         timeout = getattr(given[-1], "timeout", None) if has_options else None
@@ -216,6 +218,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
+    @untraced
     def monitored_barrier(
         self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
     ) -> None:
@@ -230,12 +233,15 @@ class CoveyProcessGroup(dist.ProcessGroup):
 
     # ---- Messages. Ranks are those in the group.
 
+    @untraced
     def send(self, tensors: Tensors, target: int, tag: int) -> CoveyWork:
         return self._points.send(calls.one(tensors, "send"), target, tag, self._timeout)
 
+    @untraced
     def recv(self, tensors: Tensors, source: int, tag: int) -> RecvWork:
         return self._points.recv(calls.one(tensors, "recv"), source, tag, self._timeout)
 
+    @untraced
     def recv_anysource(self, tensors: Tensors, tag: int) -> AnyWork:
         return self._points.recv_any(calls.one(tensors, "recv"), tag, self._timeout)
 

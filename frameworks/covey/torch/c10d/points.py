@@ -36,6 +36,7 @@ from covey.group import GroupApart
 from covey.state import state
 from covey.torch.c10d.call_stream import stream_of
 from covey.torch.c10d.completions import LEAVE_S, Program, at_exit, waiting
+from covey.torch.c10d.untraced import untraced
 from covey.torch.c10d.work import CoveyWork, InFlight, Limit
 from covey.torch.tensors import CODES
 
@@ -120,6 +121,7 @@ def _as_moved(row: torch.Tensor) -> torch.Tensor:
     return row if row.dtype in CODES else row.view(torch.uint8)
 
 
+@untraced
 class RecvWork(CoveyWork):
     def __init__(self, *of_work: Any, source: int) -> None:
         super().__init__(*of_work)
@@ -130,6 +132,7 @@ class RecvWork(CoveyWork):
         return self._source
 
 
+@untraced
 class AnyWork(dist._Work):
     """A message that comes from any rank; the first wait or look finds out which."""
 

@@ -15,6 +15,7 @@ from covey.errors import CoveyError, InvalidArgument, Timeout
 from covey.handles import awaited
 from covey.torch.c10d.call_stream import CallStream
 from covey.torch.c10d.completions import Call, Completions, CoveyFuture, waiting
+from covey.torch.c10d.untraced import untraced
 
 _ASK_S = 2.0
 """So long the rank that knows the missing ranks may take to answer."""
@@ -120,6 +121,7 @@ class Place(NamedTuple):
         return self.ranks[root]
 
 
+@untraced
 class CoveyWork(dist._Work):
     """One call in flight.
 
@@ -244,6 +246,7 @@ class CoveyWork(dist._Work):
         return self._outputs
 
 
+@untraced
 class EndedWork(dist._Work):
     """A call whose operation has ended, without an error, before the call returns."""
 
