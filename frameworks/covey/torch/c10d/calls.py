@@ -178,7 +178,8 @@ def broadcast(tensors: List[torch.Tensor], place: Place) -> Begin:
 def barrier(place: Optional[Place] = None) -> Begin:
     """An allreduce of no elements."""
     begin = _allreduce_awaited_ if place is not None and place.waits else hvd.allreduce_async_
-    return Begin("barrier", begin, (torch.zeros(0),), [], _nothing, {"op": hvd.Sum})
+    none = torch.zeros(0, dtype=torch.float32, device="cpu")  # Whatever torch's defaults are.
+    return Begin("barrier", begin, (none,), [], _nothing, {"op": hvd.Sum})
 
 
 def allgather(outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place) -> Begin:

@@ -37,7 +37,15 @@ from covey.torch.c10d.completions import Program, current_lane
 from covey.torch.c10d.forms import NO_TIME, Form
 from covey.torch.c10d.points import AnyWork, Points, RecvWork
 from covey.torch.c10d.untraced import untraced
-from covey.torch.c10d.work import CoveyWork, EndedWork, InFlight, Limit, Place
+from covey.torch.c10d.work import (
+    CoveyWork,
+    EndedWork,
+    InFlight,
+    Limit,
+    Place,
+    in_mode,
+    is_of_inference,
+)
 
 _LEAST = timedelta(milliseconds=1)
 _LISTS = "output_tensors input_tensors"
@@ -178,7 +186,8 @@ class CoveyProcessGroup(dist.ProcessGroup):
         stream = stream_of(call.given, call.outputs) if torch.cuda.is_initialized() else None
         if waits and lane is None:
             try:
-                call.finish(handle.wait(timeout.total_seconds()))
+                with in_mode(is_of_inference(call.outputs)):
+                    call.finish(handle.wait(timeout.total_seconds()))
                 return EndedWork(call.outputs, number, stream)
             except Timeout:
                 pass  # CoveyWork.wait() says which ranks are missing.

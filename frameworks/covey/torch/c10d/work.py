@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,19 @@ _ASK_S = 2.0
 _LOOK_S = 0.01
 _NOWHERE = contextlib.nullcontext()
 _making = threading.Lock()  # A future.
+
+
+def is_of_inference(outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether the result of a call made now has to be written in torch's inference mode: it was
+    made in that mode, or one of the tensors was."""
+    return torch.is_inference_mode_enabled() or any(it.is_inference() for it in outputs)
+
+
+def in_mode(is_of_inference: bool) -> ContextManager[Any]:
+    """A context with this mode, whichever the thread has."""
+    if torch.is_inference_mode_enabled() == is_of_inference:
+        return _NOWHERE
+    return torch.inference_mode(is_of_inference)
 
 
 class Limit:
@@ -150,6 +163,7 @@ class CoveyWork(dist._Work):
         super().__init__()
         self._handle = handle
         self._outputs = outputs
+        self._is_of_inference = is_of_inference(outputs)
         self._finish = finish
         self._lock = threading.Lock()
         self._finished = False
@@ -171,7 +185,7 @@ class CoveyWork(dist._Work):
                 raise Timeout(f"a call of torch.distributed has not ended within {timeout} s")
             try:
                 if not self._finished:
-                    with self._stream.entered() if self._stream else _NOWHERE:
+                    with self._entered(), in_mode(self._is_of_inference):
                         self._finish(self._handle.wait(self._limit.left() if is_last else limit))
                     self._finished = True
                     self._calls.forget(self)
@@ -192,8 +206,12 @@ class CoveyWork(dist._Work):
         if self._error is not None:
             self._future.set_exception(self._error)
             return
-        with self._stream.entered() if self._stream else _NOWHERE:
+        with self._entered():
             self._future.set_result(self._outputs)
+
+    def _entered(self) -> ContextManager[Any]:
+        """The stream of CUDA that the call was made on."""
+        return self._stream.entered() if self._stream else _NOWHERE
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         with waiting():
