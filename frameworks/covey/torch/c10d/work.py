@@ -184,15 +184,32 @@ class CoveyWork(dist._Work):
             if not self._lock.acquire(timeout=limit):
                 raise Timeout(f"a call of torch.distributed has not ended within {timeout} s")
             try:
-                if not self._finished:
-                    with self._entered(), in_mode(self._is_of_inference):
-                        self._finish(self._handle.wait(self._limit.left() if is_last else limit))
-                    self._finished = True
-                    self._calls.forget(self)
+                self._bring(self._limit.left() if is_last else limit)
             finally:
                 self._lock.release()
         except Timeout as error:
             raise self._limit.passed(self._handle, None if is_last else timeout) from error
+
+    def _bring(self, limit: float) -> None:
+        """The lock is held."""
+        if not self._finished:
+            with self._entered(), in_mode(self._is_of_inference):
+                self._finish(self._handle.wait(limit))
+            self._finished = True
+            self._calls.forget(self)
+
+    def bring_if_ended(self) -> bool:
+        """Brings the result; an error stays for the next wait. False: the operation has not ended,
+        or another thread brings it."""
+        if not self._handle.poll() or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._bring(0.0)
+        except Exception:  # pylint: disable=broad-except
+            self._calls.forget(self)
+        finally:
+            self._lock.release()
+        return True
 
     def await_end(self) -> None:
         """Called by Completions, before end_future."""
@@ -295,22 +312,35 @@ class EndedWork(dist._Work):
 
 
 class InFlight:
-    """The calls of a group that have not ended, and the threads for those with a future."""
+    """The calls of a group that have not ended, and the threads for those with a future.
+
+    A call that nobody waits for is kept until another one is added after its end.
+    """
 
     def __init__(self) -> None:
         self._works: Dict[CoveyWork, None] = {}  # In their order.
+        self._lock = threading.Lock()
         self.completions = Completions()
 
     def add(self, work: CoveyWork) -> None:
-        self._works[work] = None
+        """The first ones that have ended bring their results, in their order."""
+        first = self._first()
+        while first is not None and first.bring_if_ended():
+            first = self._first()
+        with self._lock:
+            self._works[work] = None
 
     def forget(self, work: CoveyWork) -> None:
-        self._works.pop(work, None)
+        with self._lock:
+            self._works.pop(work, None)
+
+    def _first(self) -> Optional[CoveyWork]:
+        with self._lock:
+            return next(iter(self._works), None)
 
     def close(self) -> None:
         """Waits for all that were added, until their timeouts, and for callbacks."""
-        while self._works:
-            work = next(iter(self._works))
+        for work in iter(self._first, None):
             if not work.is_completed():
                 work.await_end()
             self.forget(work)
