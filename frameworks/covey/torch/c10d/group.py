@@ -274,9 +274,11 @@ def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
     """The function that torch.distributed calls for a new group."""
     ranks = list(options.global_ranks_in_group)
     is_default = not ranks
-    if is_default or not basics.is_initialized():
+    if is_default:
         job.begin(options.store, options.group_rank, options.group_size)
-        state.of_group = state.of_group and "made"
+    elif not basics.is_initialized():
+        job.begin_within(options.store, options.group_rank, ranks)
+    state.of_group = state.of_group and "made"
     ranks = ranks or list(range(options.group_size))
     but = "DistributedDataParallel" if by_method.is_loaded() else ""
     unused("torch.distributed's backend", but)
