@@ -260,7 +260,7 @@ class AgainTest(unittest.TestCase):
         said = self.pool().call(groups_within, self.path("part"), [[0, 1]])
         for rank in (0, 1):
             self.assertIn("of ranks [0, 1], a part of the 3 of a default group", said[rank])
-            self.assertIn('call dist.new_group(backend="covey") on every rank before', said[rank])
+            self.assertIn('call dist.new_group(backend="covey") before, on every rank', said[rank])
 
     @on_one_host("between hosts COVEY_START_TIMEOUT has to be longer than COVEY_LEASE, of 10 s")
     def test_a_first_group_of_a_part_of_the_ranks_waits_for_all(self) -> None:

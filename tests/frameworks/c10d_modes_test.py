@@ -6,12 +6,13 @@ Method: two ranks. A result has to come whichever mode the waiting thread has.
 from __future__ import annotations
 
 import unittest
-from typing import Any, Callable
+from typing import Any, Callable, List, Set
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from process_groups import in_group
-from ranks import SharedPool
+from ranks import SharedPool, refusal_of
 
 SIZE = 2
 pools = SharedPool(__file__)
@@ -77,6 +78,61 @@ def defaults() -> None:
         torch.set_default_dtype(torch.float32)
 
 
+@in_group
+def profiled() -> Set[str]:
+    """The names of calls that torch's profiler shows, of DDP's too."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+    one = torch.ones(4)
+    with torch.profiler.profile() as profile:
+        dist.all_reduce(one)
+        dist.all_reduce(one, async_op=True).wait()
+        dist.all_gather_into_tensor(torch.zeros(4 * SIZE), one)
+        dist.barrier()
+        if dist.get_rank() == 0:
+            dist.send(one, 1)
+        else:
+            dist.recv(one, 0)
+        model(torch.ones(1, 2)).sum().backward()
+    counts = {event.key: event.count for event in profile.key_averages()}
+    assert counts["c10d::allreduce_"] == 3, counts
+    return {name for name in counts if name.startswith("c10d::")}
+
+
+@in_group
+def without_data() -> List[str]:
+    """Refusals of tensors that have none; the next calls work."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    peer = SIZE - 1 - dist.get_rank()
+    with FakeTensorMode():
+        fake = torch.ones(4)
+        calls: List[Callable[[], Any]] = [
+            dist.barrier,
+            lambda: dist.all_reduce(fake),
+            lambda: dist.all_gather([fake] * SIZE, fake),
+            lambda: dist.group.WORLD.allreduce_coalesced([fake, fake]),
+            lambda: dist.send(fake, peer),
+            lambda: dist.recv(fake, peer),
+            lambda: dist.recv(fake),
+        ]
+        said = [refusal_of(call) for call in calls]
+    dist.barrier()
+    return said
+
+
+def of_two_backends(names: str) -> List[str]:
+    """Warnings of a default group of these backends and of groups within it."""
+    import covey.torch  # noqa: F401
+
+    with mock.patch("covey.notice.warn") as warn:
+        dist.init_process_group(names)
+        for group in (dist.group.WORLD, dist.new_group(), dist.new_group(backend="covey")):
+            dist.all_reduce(torch.ones(1), group=group)
+            dist.all_reduce(torch.ones(1), group=group)
+        dist.destroy_process_group()
+    return [call.args[0] for call in warn.call_args_list]
+
+
 class ModesTest(unittest.TestCase):
     def test_inference_mode(self) -> None:
         pools(SIZE).call(inference)
@@ -86,6 +142,25 @@ class ModesTest(unittest.TestCase):
 
     def test_a_barrier_takes_no_default_of_torch(self) -> None:
         pools(SIZE).call(defaults)
+
+    def test_the_profiler_shows_calls(self) -> None:
+        names = {"allreduce_", "_allgather_base_", "barrier"}
+        for of_message, shown in zip(("send", "recv_"), pools(SIZE).call(profiled)):
+            self.assertEqual(shown, {f"c10d::{name}" for name in (*names, of_message)})
+
+    def test_tensors_without_data_are_refused(self) -> None:
+        for said in pools(SIZE).call(without_data):
+            for text in said:
+                self.assertIn("over Covey moves data, and a FakeTensor has none", text)
+
+    def test_another_backend_for_a_device_is_not_used_which_is_said_once(self) -> None:
+        for names in ("cpu:gloo,cuda:covey", "cpu:covey,cuda:gloo"):
+            first, second = pools(SIZE).call(of_two_backends, names)
+            self.assertEqual(len(first), 1, first)
+            self.assertIn(f"the backend '{names}' of process group", first[0])
+            self.assertIn("is Covey for every device", first[0])
+            self.assertEqual(second, [])
+        self.assertEqual(pools(SIZE).call(of_two_backends, "cpu:covey,cuda:covey"), [[], []])
 
 
 if __name__ == "__main__":

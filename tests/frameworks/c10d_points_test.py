@@ -142,7 +142,7 @@ def while_others_wait() -> None:
 
 
 def after_a_timeout() -> None:
-    """A receive from any rank that is given up takes no message; its work may be waited for again."""
+    """A receive from any rank that is given up takes no message; it may be waited for again."""
     group, rank = dist.new_group(range(SIZE)), dist.get_rank()
     vain, one = torch.zeros(1), torch.zeros(1)
     if rank == 0:

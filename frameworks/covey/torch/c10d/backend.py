@@ -25,7 +25,7 @@ from covey.launch import network
 from covey.objects import broadcast_object
 from covey.state import state
 from covey.torch.c10d import job
-from covey.torch.c10d.untraced import untraced
+from covey.torch.c10d.tracing import untraced
 
 NAME = "covey"
 DEVICES = ("cpu", "cuda")

@@ -30,7 +30,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optio
 
 import torch
 
-from covey.torch.c10d.untraced import untraced
+from covey.torch.c10d.tracing import untraced
 
 SLOTS = 16
 _MOST_IDLE = 2

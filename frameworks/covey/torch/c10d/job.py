@@ -19,7 +19,7 @@ from covey import basics, elastic_job, launched_by, rendezvous, store_generation
 from covey.errors import Timeout, Unsupported
 from covey.state import state
 
-_ALL_FIRST = 'call dist.new_group(backend="covey") on every rank before, which makes one of all ranks'
+_ALL_FIRST = 'call dist.new_group(backend="covey") before, on every rank: it makes one of all ranks'
 
 
 def begin(store: Any, rank: int, size: int) -> None:

@@ -40,7 +40,7 @@ from covey.group import GroupApart
 from covey.state import state
 from covey.torch.c10d.call_stream import CallStream, stream_of
 from covey.torch.c10d.completions import LEAVE_S, Program, at_exit, waiting
-from covey.torch.c10d.untraced import untraced
+from covey.torch.c10d.tracing import check_real, untraced
 from covey.torch.c10d.work import CoveyWork, InFlight, Limit
 from covey.torch.tensors import CODES
 
@@ -274,6 +274,7 @@ class Points:
     def send(self, tensor: torch.Tensor, target: int, tag: int, timeout: timedelta) -> CoveyWork:
         stream = self._stream(self._rank, target, "sends")
         number = stream.begun[tag]
+        check_real(tensor, "send")
         row = _as_moved(tensor.detach().reshape(-1))
         announce = functools.partial(self._announce, target, Message(self._rank, tag, number))
         work = CoveyWork(*self._begun("send", stream, row, tag, timeout, [tensor]))
@@ -282,6 +283,7 @@ class Points:
 
     def recv(self, tensor: torch.Tensor, source: int, tag: int, timeout: timedelta) -> Any:
         """A RecvWork; an AnyWork if receives from any rank come before it."""
+        check_real(tensor, "recv")
         self._stream(source, self._rank, "receives")  # Raises InvalidArgument.
         with self._receiving:
             if not self._posted.get(tag):
@@ -315,6 +317,7 @@ class Points:
         return RecvWork(*begun, source=source)
 
     def recv_any(self, tensor: torch.Tensor, tag: int, timeout: timedelta) -> AnyWork:
+        check_real(tensor, "recv")
         if not self._asks:
             self._asks = True
             self._store.set(f"asks.{self._rank}", "1")

@@ -15,7 +15,7 @@ from covey.errors import CoveyError, InvalidArgument, Timeout
 from covey.handles import awaited
 from covey.torch.c10d.call_stream import CallStream
 from covey.torch.c10d.completions import Call, Completions, CoveyFuture, waiting
-from covey.torch.c10d.untraced import untraced
+from covey.torch.c10d.tracing import untraced
 
 _ASK_S = 2.0
 """So long the rank that knows the missing ranks may take to answer."""
