@@ -25,9 +25,11 @@ _making = threading.Lock()  # A future.
 
 
 def is_of_inference(outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether the result of a call made now has to be written in torch's inference mode: it was
-    made in that mode, or one of the tensors was."""
-    return torch.is_inference_mode_enabled() or any(it.is_inference() for it in outputs)
+    """Whether one of the tensors was made in torch's inference mode: its result is written there."""
+    for tensor in outputs:  # A loop, as it is made for each call.
+        if tensor.is_inference():
+            return True
+    return False
 
 
 def in_mode(is_of_inference: bool) -> ContextManager[Any]:
@@ -163,7 +165,7 @@ class CoveyWork(dist._Work):
         super().__init__()
         self._handle = handle
         self._outputs = outputs
-        self._is_of_inference = is_of_inference(outputs)
+        self._is_of_inference = torch.is_inference_mode_enabled() or is_of_inference(outputs)
         self._finish = finish
         self._lock = threading.Lock()
         self._finished = False
