@@ -140,6 +140,33 @@ def come_in_vain(path: str) -> str:
     return refusal_of(lambda: begin(path, [0, 1, 2]))
 
 
+def begin_another(path: str) -> None:
+    """A default group of another backend: torch's, which moves nothing."""
+    import covey.torch  # noqa: F401
+    from torch.testing._internal.distributed import fake_pg  # noqa: F401
+
+    me = int(os.environ.get(_ME) or os.environ["COVEY_RANK"])
+    dist.init_process_group("fake", store=dist.FileStore(path), rank=me, world_size=SIZE)
+
+
+def groups_within(path: str, parts: List[List[int]]) -> Any:
+    """The sums of the ranks of groups over Covey within that group, or the error."""
+    begin_another(path)
+    me, sums = dist.get_rank(), []
+    try:
+        for ranks in parts:
+            total = torch.tensor([float(me)])
+            group = dist.new_group(ranks, backend="covey")
+            if me in ranks:
+                dist.all_reduce(total, group=group)
+                sums.append(total.item())
+        return sums
+    except (RuntimeError, ValueError) as error:
+        return str(error)
+    finally:
+        dist.destroy_process_group()
+
+
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -220,6 +247,27 @@ class AgainTest(unittest.TestCase):
         said = pool.call(come_in_vain, self.path("late"))
         for rank in (0, 2):
             self.assertIn(f"rank {rank} of 3: ranks 1 did not call init_process_group", said[rank])
+
+    def test_groups_within_a_default_group_of_another_backend(self) -> None:
+        halves, everyone = [[0], [1, 2]], [0, 1, 2]
+        said = self.pool(forgets=False).call(groups_within, self.path("a"), [*halves, everyone])
+        self.assertEqual(said, [[0.0, 3.0], [3.0, 3.0], [3.0, 3.0]])
+        without_launcher = self.pool()
+        said = without_launcher.call(groups_within, self.path("b"), [everyone, *halves])
+        self.assertEqual(said, [[3.0, 0.0], [3.0, 3.0], [3.0, 3.0]])
+
+    def test_a_part_of_the_ranks_without_a_launcher_is_refused(self) -> None:
+        said = self.pool().call(groups_within, self.path("part"), [[0, 1]])
+        for rank in (0, 1):
+            self.assertIn("of ranks [0, 1], a part of the 3 of a default group", said[rank])
+            self.assertIn('call dist.new_group(backend="covey") before, on every rank', said[rank])
+
+    @on_one_host("between hosts COVEY_START_TIMEOUT has to be longer than COVEY_LEASE, of 10 s")
+    def test_a_first_group_of_a_part_of_the_ranks_waits_for_all(self) -> None:
+        pool = Pool(SIZE, __file__, {"COVEY_START_TIMEOUT": "1s"}, init=False)
+        self.addCleanup(pool.close)
+        said = pool.call(groups_within, self.path("part"), [[0, 1]])
+        self.assertIn("the first process group over Covey is of ranks [0, 1]: call dist", said[0])
 
     def test_the_job_of_own_init_stays(self) -> None:
         pool = self.pool(forgets=False)

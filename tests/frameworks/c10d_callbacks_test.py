@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import unittest
+import weakref
 from typing import Any, Callable, List, Tuple
 from unittest import mock
 
@@ -182,6 +183,25 @@ def errors() -> List[str]:
 
 
 @in_group
+def dropped() -> int:
+    """Calls that nobody waits for. So many tensors of theirs live after later calls; results have
+    come."""
+    watched, kept = [], []
+    for number in range(8):
+        tensor = torch.full((2,), float(number))
+        watched.append(weakref.ref(tensor))
+        kept.append([torch.zeros(2) for _ in range(SIZE)])
+        dist.all_gather(kept[-1], tensor, async_op=True)
+        dist.broadcast(tensor, 0, async_op=True)
+        del tensor
+    for _ in range(1000):
+        dist.barrier(async_op=True).wait()
+    for number, rows in enumerate(kept):
+        assert [row.tolist() for row in rows] == [[float(number)] * 2] * SIZE, rows
+    return sum(one() is not None for one in watched)
+
+
+@in_group
 def left_alone() -> str:
     """A callback of rank 1 fails, and a call of it is in flight that rank 0 does not make."""
     if dist.get_rank() == 0:
@@ -226,6 +246,9 @@ class CallbacksTest(unittest.TestCase):
     def test_a_call_that_waits_has_a_future_that_has_ended(self) -> None:
         for values in pools(SIZE).call(values_of_ended, 50):
             self.assertEqual(values, [float(SIZE * number) for number in range(50)])
+
+    def test_a_call_that_nobody_waits_for_is_not_kept_after_its_end(self) -> None:
+        self.assertEqual(pools(SIZE).call(dropped), [0] * SIZE)
 
     def test_errors_of_callbacks_are_those_of_their_futures(self) -> None:
         self.assertEqual(pools(SIZE).call(errors), [["'mine'", "'mine'", "4.0"]] * SIZE)

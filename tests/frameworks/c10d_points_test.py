@@ -109,6 +109,61 @@ def from_any() -> None:
         work.wait()
 
 
+def in_order() -> None:
+    """Receives from any rank that are waited for in another order, or come before others."""
+    rank = dist.get_rank()
+    if rank == 1:
+        sends = [dist.isend(torch.tensor([float(i)]), 0) for i in range(6)]
+        for work in sends:
+            work.wait()
+    elif rank == 0:
+        first, second, third, fourth, fifth, sixth = (torch.zeros(1) for _ in range(6))
+        begun = [dist.irecv(first), dist.irecv(second)]
+        assert dist.recv(third) == 1
+        fourth_work, fifth_work = dist.irecv(fourth), dist.irecv(fifth, 1)
+        assert dist.recv(sixth, 1) == 1
+        for work in (fifth_work, fourth_work, *reversed(begun)):
+            work.wait()
+            assert work._source_rank() == 1
+        come = [first, second, third, fourth, fifth, sixth]
+        assert [one.item() for one in come] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], come
+
+
+def while_others_wait() -> None:
+    """A send ends though the receiver from any rank waits for something else."""
+    rank, one = dist.get_rank(), torch.zeros(1)
+    work = dist.irecv(one) if rank == 0 else None
+    if rank == 1:
+        dist.send(torch.ones(1), 0)
+    dist.barrier()
+    if work is not None:
+        work.wait()
+        assert one.item() == 1.0
+
+
+def after_a_timeout() -> None:
+    """A receive from any rank that is given up takes no message; it may be waited for again."""
+    group, rank = dist.new_group(range(SIZE)), dist.get_rank()
+    vain, one = torch.zeros(1), torch.zeros(1)
+    if rank == 0:
+        group.set_timeout(timedelta(seconds=0.2))
+        again = dist.irecv(torch.zeros(1), group=group)
+        for call in (again.wait, lambda: dist.recv(vain, group=group)):
+            assert "none of ranks 0, 1, 2 has sent" in refusal_of(call)
+        group.set_timeout(timedelta(minutes=5))
+    dist.barrier()
+    if rank == 1:
+        sends = [dist.isend(torch.full((1,), value), 0, group=group) for value in (1.0, 2.0)]
+        for work in sends:
+            work.wait()
+    elif rank == 0:
+        assert dist.recv(one, group=group) == 1
+        assert (one.item(), vain.item()) == (1.0, 0.0)
+        while not again.is_success():
+            refusal_of(again.wait)
+        assert again.result()[0].item() == 2.0
+
+
 def send_later() -> None:
     """Rank 1 has begun to receive from rank 0 and from any rank."""
     if dist.get_rank() == 1:
@@ -197,6 +252,9 @@ class PointsTest(unittest.TestCase):
         pool = pools(SIZE)
         pool.call(begin)
         pool.call(from_any)
+        pool.call(in_order)
+        pool.call(while_others_wait)
+        pool.call(after_a_timeout)
         pool.call(send_later)
         said, source = pool.call(send_now)[1]
         self.assertEqual((said, source), ([5.0, 7.0], 2))

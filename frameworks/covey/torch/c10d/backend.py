@@ -25,6 +25,7 @@ from covey.launch import network
 from covey.objects import broadcast_object
 from covey.state import state
 from covey.torch.c10d import job
+from covey.torch.c10d.tracing import untraced
 
 NAME = "covey"
 DEVICES = ("cpu", "cuda")
@@ -144,6 +145,7 @@ def monitored_barrier(
 def _with_covey(theirs: Callable[..., None]) -> Callable[..., None]:
     """``torch.distributed.monitored_barrier``, which torch keeps for Gloo by name."""
 
+    @untraced
     @functools.wraps(theirs)
     def meet(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         from covey.torch.c10d.group import CoveyProcessGroup

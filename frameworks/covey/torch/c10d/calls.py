@@ -16,7 +16,7 @@ import torch
 import covey.torch as hvd
 from covey.call_variants import NOW_IN_PLACE, bind
 from covey.errors import InvalidArgument, Mismatch, Unsupported
-from covey.torch.c10d.operators import bits_of, carried, operator_of
+from covey.torch.c10d.operators import bits_of, carried, name_of, operator_of
 from covey.torch.c10d.work import Place
 from covey.torch.sparse import sparse_allreduce_async
 from covey.torch.tensors import collectives
@@ -150,7 +150,7 @@ def _each_reduced(
     ops = {it.op for it in each} or {operator_of(op)}
     if len(ops) > 1:
         raise Unsupported(
-            f"{what}: bool and other tensors have no {op} in one call: call it for each"
+            f"{what}: bool and other tensors have no {name_of(op)} in one call: call it for each"
         )
 
     def finish(results: List[torch.Tensor]) -> None:
@@ -178,7 +178,8 @@ def broadcast(tensors: List[torch.Tensor], place: Place) -> Begin:
 def barrier(place: Optional[Place] = None) -> Begin:
     """An allreduce of no elements."""
     begin = _allreduce_awaited_ if place is not None and place.waits else hvd.allreduce_async_
-    return Begin("barrier", begin, (torch.zeros(0),), [], _nothing, {"op": hvd.Sum})
+    none = torch.zeros(0, dtype=torch.float32, device="cpu")  # Whatever torch's defaults are.
+    return Begin("barrier", begin, (none,), [], _nothing, {"op": hvd.Sum})
 
 
 def allgather(outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], place: Place) -> Begin:

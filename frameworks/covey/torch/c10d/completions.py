@@ -30,6 +30,8 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optio
 
 import torch
 
+from covey.torch.c10d.tracing import untraced
+
 SLOTS = 16
 _MOST_IDLE = 2
 LEAVE_S = 5.0
@@ -185,6 +187,7 @@ class _Failure:
         raise self._error
 
 
+@untraced
 class CoveyFuture(torch.futures.Future):
     """A future whose callbacks are lanes."""
 

@@ -19,13 +19,14 @@ Example:
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
-from covey import basics, by_method
+from covey import basics, by_method, notice
 from covey.errors import Timeout, Unsupported
 from covey.group import GroupApart
 from covey.method import unused
@@ -35,11 +36,31 @@ from covey.torch.c10d.backend import DEVICES, NAME
 from covey.torch.c10d.call_stream import stream_of
 from covey.torch.c10d.completions import Program, current_lane
 from covey.torch.c10d.forms import NO_TIME, Form
-from covey.torch.c10d.points import AnyWork, Points, RecvWork
-from covey.torch.c10d.work import CoveyWork, EndedWork, InFlight, Limit, Place
+from covey.torch.c10d.points import AnyWork, Points
+from covey.torch.c10d.tracing import check_real, profiled
+from covey.torch.c10d.work import (
+    CoveyWork,
+    EndedWork,
+    InFlight,
+    Limit,
+    Place,
+    in_mode,
+    is_of_inference,
+)
 
+_NOWHERE = contextlib.nullcontext()
 _LEAST = timedelta(milliseconds=1)
 _LISTS = "output_tensors input_tensors"
+_OPERATORS = {
+    "all_to_all": "alltoall_",
+    "all_to_all_single": "alltoall_base_",
+    "allgather_single": "_allgather_base_",
+    "allgather_single_coalesced": "allgather_into_tensor_coalesced_",
+    "barrier": "barrier",
+    "reduce_scatter_single": "_reduce_scatter_base_",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced_",
+}
+"""Torch's names of its own operators, by functions of ``calls``."""
 Tensors = List[torch.Tensor]
 
 
@@ -47,6 +68,7 @@ def _collective(build: Callable[..., calls.Begin], *parameters: str) -> Callable
     """The method that begins what ``build`` makes of the arguments; ``parameters``: of its Form."""
     form = Form(build.__name__, *parameters)
 
+    @profiled(_OPERATORS.get(build.__name__, f"{build.__name__}_"))
     def begin(self: CoveyProcessGroup, *given: Any, **named: Any) -> Any:
         has_options = len(given) > form.count and not named
         timeout = getattr(given[-1], "timeout", None) if has_options else None
@@ -165,6 +187,9 @@ class CoveyProcessGroup(dist.ProcessGroup):
     def _begun(self, call: calls.Begin, timeout: timedelta, waits: bool = False) -> Any:
         """A CoveyWork. ``waits``: an EndedWork, once the operation has ended, as a CoveyWork costs
         more than a small exchange; a CoveyWork if the timeout passes before."""
+        check_real(call.given[0], call.what)
+        if self._calls == 0:
+            self._warn_of_others()
         lane = current_lane()
         place = lane or self._program
         number = place.next_call()
@@ -176,7 +201,8 @@ class CoveyProcessGroup(dist.ProcessGroup):
         stream = stream_of(call.given, call.outputs) if torch.cuda.is_initialized() else None
         if waits and lane is None:
             try:
-                call.finish(handle.wait(timeout.total_seconds()))
+                with in_mode(True) if is_of_inference(call.outputs) else _NOWHERE:
+                    call.finish(handle.wait(timeout.total_seconds()))
                 return EndedWork(call.outputs, number, stream)
             except Timeout:
                 pass  # CoveyWork.wait() says which ranks are missing.
@@ -184,6 +210,20 @@ class CoveyProcessGroup(dist.ProcessGroup):
         work = CoveyWork(handle, call.outputs, *how)
         self._in_flight.add(work)
         return work
+
+    def _warn_of_others(self) -> None:
+        """Torch makes a group of Covey's for all devices where it is named for one."""
+        config = _config_of(self)
+        others = [part for part in config.split(",") if part and not part.endswith(f":{NAME}")]
+        if self._rank or not others:
+            return
+        if not self._is_default and config == _config_of(dist.group.WORLD):
+            return  # That group has said it.
+        notice.warn(
+            f"the backend '{config}' of process group '{self._name}' is Covey for every device, "
+            f"{' and '.join(others)} is not used: name \"covey\" alone, or the other in a group of "
+            "its own, dist.new_group(backend=...)"
+        )
 
     allreduce = _collective(calls.allreduce, "tensors", "tensor", "op")
     allreduce_coalesced = _collective(calls.allreduce_coalesced, "tensors")
@@ -216,6 +256,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
+    @profiled("monitored_barrier_")
     def monitored_barrier(
         self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
     ) -> None:
@@ -230,14 +271,25 @@ class CoveyProcessGroup(dist.ProcessGroup):
 
     # ---- Messages. Ranks are those in the group.
 
+    @profiled("send")
     def send(self, tensors: Tensors, target: int, tag: int) -> CoveyWork:
         return self._points.send(calls.one(tensors, "send"), target, tag, self._timeout)
 
-    def recv(self, tensors: Tensors, source: int, tag: int) -> RecvWork:
+    @profiled("recv_")
+    def recv(self, tensors: Tensors, source: int, tag: int) -> Any:
         return self._points.recv(calls.one(tensors, "recv"), source, tag, self._timeout)
 
+    @profiled("recv_any_source_")
     def recv_anysource(self, tensors: Tensors, tag: int) -> AnyWork:
         return self._points.recv_any(calls.one(tensors, "recv"), tag, self._timeout)
+
+
+def _config_of(group: Any) -> str:
+    """Its backends by device, as ``cpu:gloo,cuda:covey``; empty: torch knows no such group."""
+    try:
+        return str(dist.get_backend_config(group))
+    except (AssertionError, ValueError):
+        return ""
 
 
 def _words_of_gloo(
@@ -259,9 +311,11 @@ def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
     """The function that torch.distributed calls for a new group."""
     ranks = list(options.global_ranks_in_group)
     is_default = not ranks
-    if is_default or not basics.is_initialized():
+    if is_default:
         job.begin(options.store, options.group_rank, options.group_size)
-        state.of_group = state.of_group and "made"
+    elif not basics.is_initialized():
+        job.begin_within(options.store, options.group_rank, ranks)
+    state.of_group = state.of_group and "made"
     ranks = ranks or list(range(options.group_size))
     but = "DistributedDataParallel" if by_method.is_loaded() else ""
     unused("torch.distributed's backend", but)

@@ -3,17 +3,23 @@
 Each default group begins a runtime of its own: its ranks, and how many they are, may be others than
 those of the group before it, as after a failure, and a rank cannot know whether all others were in
 that one. A runtime that the program began itself, by ``covey.init()``, stays.
+
+Where the default group is of another backend, the first group of Covey's begins the runtime: one of
+all ranks as a default group does, one of a part of them by the launcher.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Sequence
 
 import torch.distributed as dist
 
 from covey import basics, elastic_job, launched_by, rendezvous, store_generation
+from covey.errors import Timeout, Unsupported
 from covey.state import state
+
+_ALL_FIRST = 'call dist.new_group(backend="covey") before, on every rank: it makes one of all ranks'
 
 
 def begin(store: Any, rank: int, size: int) -> None:
@@ -41,6 +47,40 @@ def begin(store: Any, rank: int, size: int) -> None:
         basics.init()
     finally:
         state.of_group = "due"
+
+
+def begin_within(store: Any, rank: int, ranks: Sequence[int]) -> None:
+    """The runtime of all ranks of a default group that is another backend's.
+
+    Args:
+        store: of a group that this is begun for.
+        rank: in that group.
+        ranks: its ranks, by their number in the default group.
+
+    Raises as ``begin``, and:
+        Unsupported: the group is of a part of the ranks, and no launcher has told Covey the others.
+        Timeout: ranks that are not in the group have none at this time.
+    """
+    whole = dist.get_rank(), dist.get_world_size()
+    if len(ranks) == whole[1]:
+        begin(store, rank, len(ranks))
+        return
+    environ = os.environ
+    by_launcher = (launched_by.under_coveyrun, launched_by.by_torchrun, launched_by.by_mpi)
+    is_told = any(by(environ) for by in by_launcher)
+    if not is_told or launched_by.place_of(environ) != whole:
+        raise Unsupported(
+            f"a process group over Covey of ranks {list(ranks)}, a part of the {whole[1]} of a "
+            "default group of another backend: no launcher has told Covey these ranks (coveyrun, "
+            f"torchrun, mpirun); {_ALL_FIRST}, or begin with init_process_group(\"covey\")"
+        )
+    try:
+        begin(None, *whole)
+    except Timeout as error:
+        raise Timeout(
+            f"{error}; the first process group over Covey is of ranks {list(ranks)}: {_ALL_FIRST}",
+            error.peer_rank,
+        ) from error
 
 
 def _meet(store: Any, rank: int, size: int) -> None:

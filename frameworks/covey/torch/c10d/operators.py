@@ -41,15 +41,20 @@ class Carried(NamedTuple):
     back: Callable[[torch.Tensor], torch.Tensor]
 
 
+def name_of(op: Any) -> str:
+    """As scripts write it."""
+    names = ("SUM", "AVG", "MIN", "MAX", "PRODUCT", "PREMUL_SUM", "UNUSED", "BAND", "BOR", "BXOR")
+    known = (name for name in names if op == getattr(dist.ReduceOp, name, None))
+    return f"ReduceOp.{next(known, op)}"
+
+
 def operator_of(op: Any) -> int:
     """Covey's. Raises Unsupported."""
     for theirs, ours in _OPERATORS.items():
         if op == theirs:
             return ours
-    names = ("PREMUL_SUM", "UNUSED", "BAND", "BOR", "BXOR")
-    known = (name for name in names if op == getattr(dist.ReduceOp, name, None))
     raise Unsupported(
-        f"ReduceOp.{next(known, op)} is no reduction of Covey's for this tensor: there are SUM, "
+        f"{name_of(op)} is no reduction of Covey's for this tensor: there are SUM, "
         "AVG, MIN, MAX and PRODUCT, and of integers BAND, BOR and BXOR"
     )
 
@@ -73,5 +78,5 @@ def carried(tensor: torch.Tensor, op: Any) -> Carried:
     if not tensor.is_complex():
         return Carried(tensor, ours, lambda it: it)
     if ours not in (hvd.Sum, hvd.Average):
-        raise Unsupported(f"complex numbers have SUM and AVG, no {op}")
+        raise Unsupported(f"complex numbers have SUM and AVG, no {name_of(op)}")
     return Carried(torch.view_as_real(tensor.resolve_conj()), ours, torch.view_as_complex)

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -15,12 +15,28 @@ from covey.errors import CoveyError, InvalidArgument, Timeout
 from covey.handles import awaited
 from covey.torch.c10d.call_stream import CallStream
 from covey.torch.c10d.completions import Call, Completions, CoveyFuture, waiting
+from covey.torch.c10d.tracing import untraced
 
 _ASK_S = 2.0
 """So long the rank that knows the missing ranks may take to answer."""
 _LOOK_S = 0.01
 _NOWHERE = contextlib.nullcontext()
 _making = threading.Lock()  # A future.
+
+
+def is_of_inference(outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether one of the tensors was made in torch's inference mode: its result is written there."""
+    for tensor in outputs:  # A loop, as it is made for each call.
+        if tensor.is_inference():
+            return True
+    return False
+
+
+def in_mode(is_of_inference: bool) -> ContextManager[Any]:
+    """A context with this mode, whichever the thread has."""
+    if torch.is_inference_mode_enabled() == is_of_inference:
+        return _NOWHERE
+    return torch.inference_mode(is_of_inference)
 
 
 class Limit:
@@ -120,6 +136,7 @@ class Place(NamedTuple):
         return self.ranks[root]
 
 
+@untraced
 class CoveyWork(dist._Work):
     """One call in flight.
 
@@ -148,6 +165,7 @@ class CoveyWork(dist._Work):
         super().__init__()
         self._handle = handle
         self._outputs = outputs
+        self._is_of_inference = torch.is_inference_mode_enabled() or is_of_inference(outputs)
         self._finish = finish
         self._lock = threading.Lock()
         self._finished = False
@@ -168,15 +186,32 @@ class CoveyWork(dist._Work):
             if not self._lock.acquire(timeout=limit):
                 raise Timeout(f"a call of torch.distributed has not ended within {timeout} s")
             try:
-                if not self._finished:
-                    with self._stream.entered() if self._stream else _NOWHERE:
-                        self._finish(self._handle.wait(self._limit.left() if is_last else limit))
-                    self._finished = True
-                    self._calls.forget(self)
+                self._bring(self._limit.left() if is_last else limit)
             finally:
                 self._lock.release()
         except Timeout as error:
             raise self._limit.passed(self._handle, None if is_last else timeout) from error
+
+    def _bring(self, limit: float) -> None:
+        """The lock is held."""
+        if not self._finished:
+            with self._entered(), in_mode(self._is_of_inference):
+                self._finish(self._handle.wait(limit))
+            self._finished = True
+            self._calls.forget(self)
+
+    def bring_if_ended(self) -> bool:
+        """Brings the result; an error stays for the next wait. False: the operation has not ended,
+        or another thread brings it."""
+        if not self._handle.poll() or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._bring(0.0)
+        except Exception:  # pylint: disable=broad-except
+            self._calls.forget(self)
+        finally:
+            self._lock.release()
+        return True
 
     def await_end(self) -> None:
         """Called by Completions, before end_future."""
@@ -190,8 +225,12 @@ class CoveyWork(dist._Work):
         if self._error is not None:
             self._future.set_exception(self._error)
             return
-        with self._stream.entered() if self._stream else _NOWHERE:
+        with self._entered():
             self._future.set_result(self._outputs)
+
+    def _entered(self) -> ContextManager[Any]:
+        """The stream of CUDA that the call was made on."""
+        return self._stream.entered() if self._stream else _NOWHERE
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         with waiting():
@@ -244,6 +283,7 @@ class CoveyWork(dist._Work):
         return self._outputs
 
 
+@untraced
 class EndedWork(dist._Work):
     """A call whose operation has ended, without an error, before the call returns."""
 
@@ -274,22 +314,35 @@ class EndedWork(dist._Work):
 
 
 class InFlight:
-    """The calls of a group that have not ended, and the threads for those with a future."""
+    """The calls of a group that have not ended, and the threads for those with a future.
+
+    A call that nobody waits for is kept until another one is added after its end.
+    """
 
     def __init__(self) -> None:
         self._works: Dict[CoveyWork, None] = {}  # In their order.
+        self._lock = threading.Lock()
         self.completions = Completions()
 
     def add(self, work: CoveyWork) -> None:
-        self._works[work] = None
+        """The first ones that have ended bring their results, in their order."""
+        first = self._first()
+        while first is not None and first.bring_if_ended():
+            first = self._first()
+        with self._lock:
+            self._works[work] = None
 
     def forget(self, work: CoveyWork) -> None:
-        self._works.pop(work, None)
+        with self._lock:
+            self._works.pop(work, None)
+
+    def _first(self) -> Optional[CoveyWork]:
+        with self._lock:
+            return next(iter(self._works), None)
 
     def close(self) -> None:
         """Waits for all that were added, until their timeouts, and for callbacks."""
-        while self._works:
-            work = next(iter(self._works))
+        for work in iter(self._first, None):
             if not work.is_completed():
                 work.await_end()
             self.forget(work)
