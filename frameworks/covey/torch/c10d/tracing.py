@@ -32,7 +32,7 @@ def untraced(marked: Marked) -> Marked:
                 untraced(member)
         return marked
     marked._torchdynamo_disable = True  # The trace of a caller ends here.
-    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "set_code_exec_strategy") and hasattr(frames, "_FrameExecStrategy"):
         skip = frames._FrameAction.SKIP
         frames.set_code_exec_strategy(marked.__code__, frames._FrameExecStrategy(skip, skip))

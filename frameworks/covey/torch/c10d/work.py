@@ -25,7 +25,7 @@ _making = threading.Lock()  # A future.
 
 
 def is_of_inference(outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether one of the tensors was made in torch's inference mode: its result is written there."""
+    """Whether one of the tensors was made in torch's inference mode: it is written in that mode."""
     for tensor in outputs:  # A loop, as it is made for each call.
         if tensor.is_inference():
             return True
