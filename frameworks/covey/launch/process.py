@@ -5,26 +5,20 @@ Invariants:
 2. A rank is killed by the kernel when the launcher's thread that started it ends (PDEATHSIG).
 3. Whatever a rank leaves behind in its process group is killed before the rank is reaped; until
    then its process id cannot be given to another process.
-4. Python's resource trackers of the group have TRACKERS_S to end by themselves before that: they
-   unlink the shared memory and semaphores of multiprocessing that dead processes have left.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
 import subprocess
-import time
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence
 
 from covey.launch.endings import GIVE_UP_S
 from covey.launch.spec import LaunchError
 
-TRACKERS_S = 1.0
-_LOOK_S = 0.01
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -80,21 +74,6 @@ def group_members(group: int) -> List[int]:
         if int(fields[2]) == group and fields[0] != b"Z":
             members.append(int(name))
     return members
-
-
-def _trackers(members: Sequence[int]) -> List[int]:
-    """Those of these processes that are resource trackers of Python's multiprocessing, or may be
-    one that begins: while a process takes up a program its command line is empty."""
-    found = []
-    for pid in members:
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                command = file.read()
-        except OSError:
-            continue
-        if not command or b"multiprocessing.resource_tracker" in command:
-            found.append(pid)
-    return found
 
 
 class Child(Protocol):
@@ -170,39 +149,18 @@ class RankProcess:
         """Looks whether the rank has ended; on its end kills the rest of its group, reaps it."""
         if self._child.returncode is not None:
             return self._child.returncode
-        if not self._has_ended():
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        if os.waitid(os.P_PID, self.pid, flags) is None:
             return None
-        self._end_group()
+        self.signal_group(signal.SIGKILL)
         return self._child.wait()
 
-    def _has_ended(self) -> bool:
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self.pid, flags) is not None
-
-    def _end_group(self) -> None:
-        """Once the rank has ended, and before it is reaped."""
-        self.signal_group(signal.SIGKILL)
-        until = time.monotonic() + TRACKERS_S
-        while _trackers(group_members(self.pid)) and time.monotonic() < until:
-            time.sleep(_LOOK_S)
-        self._send(os.killpg, self.pid, signal.SIGKILL)
-
     def signal_group(self, number: int) -> None:
-        """Sends a signal to the rank and everything it started in its group; SIGKILL to all but
-        resource trackers."""
+        """Sends a signal to the rank and everything it started in its group."""
         if self._child.returncode is not None:
             return
-        members = group_members(self.pid) if number == signal.SIGKILL else []
-        trackers = _trackers(members)
-        if not trackers:
-            return self._send(os.killpg, self.pid, number)
-        for pid in members:
-            if pid not in trackers:
-                self._send(os.kill, pid, number)
-
-    def _send(self, send: Callable[[int, int], None], to: int, number: int) -> None:
         try:
-            send(to, number)
+            os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass  # ended a moment ago: poll will see it
 
@@ -211,16 +169,10 @@ class RankProcess:
         if self._child.returncode is not None:
             return
         self.signal_group(signal.SIGKILL)
-        until = time.monotonic() + GIVE_UP_S
-        while self.poll() is None and time.monotonic() < until:
-            self._await_end(_LOOK_S if self.exit_fd is None else until - time.monotonic())
-        # Else it sits in the kernel; the signal stays pending.
-
-    def _await_end(self, timeout_s: float) -> None:
-        poll = select.poll()
-        if self.exit_fd is not None:
-            poll.register(self.exit_fd, select.POLLIN)
-        poll.poll(max(0.0, timeout_s) * 1000)
+        try:
+            self._child.wait(timeout=GIVE_UP_S)
+        except subprocess.TimeoutExpired:
+            pass  # it sits in the kernel; the signal stays pending
 
     def ask_where(self) -> bool:
         """SIGUSR1 to the rank if it has a handler (default: death); else to those of its group
