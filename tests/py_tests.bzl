@@ -114,6 +114,7 @@ _PY_OPS = {name: ops for ops, names in {
         "parallel/joined",
         "parallel/launch_parts",
         "parallel/launcher_endings",
+        "parallel/leftovers",
         "parallel/memory",
         "parallel/operations",
         "parallel/place",

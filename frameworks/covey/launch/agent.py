@@ -4,8 +4,8 @@ It talks to coveyrun over its standard input and output, and ends when its input
 it has started. The messages of each side:
 
     coveyrun  hello  reach (hosts, their listeners)  start (book)  signal, ask, witness  (the end)
-    agent     hello, ready or refused  reached       started       out, err, told, exit, deaf, lost,
-                                                                   witness
+    agent     hello, ready or refused  reached       started       out, err, told, exit, gone, deaf,
+                                                                   lost, witness
 
 and while the ranks of an elastic job run, which are called workers then:
 

@@ -8,6 +8,13 @@ Every plan kills within 2 s of its beginning.
 | Ctrl-C                         | SIGUSR1, to say | 1.0 s  | 1.4 s   | 1.7 s   |
 | SIGTERM, SIGHUP, output closed |                 |        | 0       | 1.2 s   |
 | Ctrl-C during any of these     |                 |        |         | 0       |
+
+A rank alone gets SIGKILL. What it leaves in its process group gets, from its end on:
+
+| a rank                         |                 |        | SIGTERM | SIGKILL |
+| ------------------------------ | --------------- | ------ | ------- | ------- |
+| that was killed by that        |                 |        |         | 0.3 s   |
+| another                        |                 |        | 0.5 s   | 0.7 s   |
 """
 
 from __future__ import annotations
@@ -38,6 +45,8 @@ AFTER_INTERRUPT = (
 )
 AT_ONCE = (Step(0.0, signal.SIGKILL),)
 AFTER_TERMINATE = (Step(0.0, signal.SIGTERM), Step(1.2, signal.SIGKILL))
+AFTER_EXIT = (Step(0.5, signal.SIGTERM), Step(0.7, signal.SIGKILL))
+AFTER_KILL = (Step(0.3, signal.SIGKILL),)
 
 
 class Ending:

@@ -51,6 +51,7 @@ class Fleet:
         self._places = {place.rank: place for place in places(slots)}
         self._addresses: List[str] = []  # of the ranks' listeners, by host
         self._ranks: Dict[int, RemoteRank] = {}
+        self._ended: List[RemoteRank] = []
         self._selector = selectors.EpollSelector()
         self._heart: Optional[Heart] = None
         self._store: Optional[List[Any]] = None  # The address and port of that which rank 0 serves.
@@ -59,7 +60,7 @@ class Fleet:
         self._retired: List[Channel] = []
         self.said: List[Dict[str, Any]] = []  # by workers of an elastic job, since it was emptied
         self.tried: List[Tuple[Channel, Dict[str, Any]]] = []  # by hosts; likewise
-        self.deaf: List[int] = []  # ranks that cannot say where they are, since it was emptied
+        self.deaf: Dict[int, str] = {}  # why ranks do not say where they are; likewise
         self.has_traces = False  # some host has
         self.job_id = secrets.token_hex(8)
 
@@ -240,7 +241,12 @@ class Fleet:
             sink.feed(message["rank"], f"std{kind}", data, now)
         elif kind == "exit":
             self._ranks[message["rank"]].report(message["code"], message["out_of_memory"])
+            self._ended.append(self._ranks[message["rank"]])
             self.has_traces = self.has_traces or message["has_traces"]
+        elif kind == "gone":
+            its = message["rank"], message["pid"]
+            for rank in (it for it in self._ended if (it.rank, it.pid) == its):
+                rank.report_gone(message["left_rest"])
         elif kind == "told":
             sink.told(message["text"])
         elif kind == "said":
@@ -254,7 +260,7 @@ class Fleet:
             if answer is not None:
                 channel.wire.send("witness", rank=message["rank"], packet=answer.hex())
         elif kind == "deaf":
-            self.deaf += message["ranks"]
+            self.deaf.update((int(rank), str(why)) for rank, why in message["ranks"])
         elif kind == "lost":
             self._lose(channel, shown(message["text"]))
 

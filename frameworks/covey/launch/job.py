@@ -26,10 +26,12 @@ from covey.launch.node import NEWS_S, Node
 from covey.launch.outcome import Ends, Outcome
 from covey.launch.output import ConsoleGone, discard_output, open_tees
 from covey.launch.ranks import Rank, Ranks
+from covey.launch.rest import LOOK_S
 from covey.launch.signals import SignalInbox, Stopped
 from covey.launch.spec import JobSpec
 from covey.launch.start import HostPart, StorePort, make_memory
 from covey.launch.summary import Summary
+from covey.launch.where import Where
 from covey.trace import ending as traces
 
 # Looked at this often when the system has no descriptor for a process's end.
@@ -49,8 +51,8 @@ class Job:
         self._ranks = Ranks(self._selector, self._summary)
         self._ends = Ends()
         self._ending: Optional[endings.Ending] = None
-        self._asked_at = 0.0
-        self._asked: List[int] = []  # ranks whose answer a Ctrl-C waits for
+        self._where = Where(self._ranks, self._say)
+        self._is_waiting = False  # A Ctrl-C does, for the ranks' answers.
         self._node: Optional[Node] = None  # None: no other launchers
         self._fleet: Optional[Fleet] = None  # None: all ranks are here
         self._elastic: Optional[Elastic] = None  # None: all ranks stay
@@ -159,6 +161,7 @@ class Job:
         except ConsoleGone:
             self._on_console_gone(now)
         self._reap(now)
+        self._ranks.sweep(now)
         self._change(now)
         self._hear(now)
         self._advance_ending(now)
@@ -180,8 +183,8 @@ class Job:
     def _hear(self, now: float) -> None:
         """News of the other launchers: a rank of theirs that fails ends the job here too."""
         if self._fleet is not None and self._fleet.deaf:
-            self._hear_of_deaf(self._fleet.deaf, now)
-            self._fleet.deaf = []
+            self._where.hear(self._fleet.deaf)
+            self._fleet.deaf = {}
         if self._node is None:
             return
         ends = self._node.failures(now)
@@ -209,8 +212,10 @@ class Job:
             deadlines.append(self._fleet.deadline(now))
         if self._elastic is not None:
             deadlines += self._elastic.deadlines(now)
-        if self._asked:
+        if self._where.is_open:
             deadlines.append(now + endings.QUIET_S)
+        if self._ranks.has_rest():
+            deadlines.append(now + LOOK_S)
         if any(not process.is_watched for process in self._ranks.running()):
             deadlines.append(now + POLL_S)
         return max(0.0, min(deadlines) - now) if deadlines else None
@@ -242,14 +247,15 @@ class Job:
         return self._ranks.exit_of(process, now)
 
     def _advance_ending(self, now: float) -> None:
+        self._where.look(now)
         if self._ending is None:
             return
-        if self._asked and self._ranks.have_answered(self._asked, self._asked_at, now):
-            self._asked = []
+        if self._is_waiting and not self._where.is_open:
+            self._is_waiting = False
             self._ending.hurry(now)
         number = self._ending.due(now)
         while number is not None:
-            self._asked = []
+            self._is_waiting = False
             if number == signal.SIGINT:
                 self._ranks.hold()
             self._end_ranks(number, [process.rank for process in self._ranks.running()])
@@ -265,14 +271,14 @@ class Job:
 
     def _all_ended(self) -> bool:
         if not self._ranks.running():
-            return True
+            return not self._ranks.has_rest()
         return self._ending is not None and self._ending.given_up(time.monotonic())
 
     # ---- Signals to the launcher -------------------------------------------------------------
 
     def _on_signal(self, number: int, now: float) -> None:
         if number == signal.SIGUSR1:
-            self._ask_where()
+            self._where.ask(now)
         elif number == signal.SIGTSTP:
             self._ranks.pause()
         elif self._ending is not None:  # once more, or in the middle of another ending
@@ -284,10 +290,8 @@ class Job:
             self._say("interrupted; where the ranks are (Ctrl-C again kills them at once):")
             self._ending = endings.Ending(endings.AFTER_INTERRUPT, 128 + number, now)
             self._tell_others(number)
-            self._asked_at = now
-            self._asked = self._ask_where()
-            if not self._asked:
-                self._ending.hurry(now)
+            self._where.ask(now)
+            self._is_waiting = True
         else:
             self._say(f"{signal.Signals(number).name}: ending the ranks")
             self._ending = endings.Ending(endings.AFTER_TERMINATE, 128 + number, now)
@@ -296,25 +300,6 @@ class Job:
     def _tell_others(self, number: int) -> None:
         if self._node is not None:
             self._node.tell_signal(signal.Signals(number).name, 128 + number)
-
-    def _ask_where(self) -> List[int]:
-        """Has the ranks say what they wait for. Returns those that will."""
-        asked = self._ranks.ask_where()
-        self._tell_of_deaf([it.rank for it in self._ranks.running() if it.rank not in asked])
-        return asked
-
-    def _hear_of_deaf(self, ranks: Sequence[int], now: float) -> None:
-        """Ranks on other hosts that were asked cannot say where they are."""
-        self._tell_of_deaf(ranks)
-        left = [rank for rank in self._asked if rank not in ranks]
-        if self._asked and not left and self._ending is not None:
-            self._ending.hurry(now)
-        self._asked = left
-
-    def _tell_of_deaf(self, ranks: Sequence[int]) -> None:
-        if ranks:
-            why = "not past covey.init(), or not Python"
-            self._say(f"{report.ranks_in_words(ranks)} cannot say: {why}")
 
     def _on_console_gone(self, now: float) -> None:
         """The reader has gone: the job ends, and says no more."""
@@ -352,6 +337,8 @@ class Job:
         left = [rank for rank in self._summary.unfinished() if rank in self._ends.ended_well]
         if left:
             self._say(report.left_unfinished(left))
+        if not self._spec.quiet:
+            self._say(*report.left_processes(self._ranks.left_processes(self._ends.by_us)))
         self._tell_of_traces()
         code = self._ending.exit_code if self._ending is not None else 0
         if self._ending is None and self._ends.failed:  # Only where it keeps going.

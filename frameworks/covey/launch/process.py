@@ -3,23 +3,28 @@
 Invariants:
 1. A rank leads its own session, so a Ctrl-C typed at the terminal reaches the launcher only.
 2. A rank is killed by the kernel when the launcher's thread that started it ends (PDEATHSIG).
-3. Whatever a rank leaves behind in its process group is killed before the rank is reaped; until
-   then its process id cannot be given to another process.
+3. Whatever a rank leaves behind in its process group has a short time to end by itself, as Python's
+   resource tracker does, which unlinks shared memory then; after that it is killed. Only then the
+   rank is reaped: until then its process id cannot be given to another process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
+import time
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence
+from typing import Any, Callable, Collection, Dict, List, Optional, Protocol, Sequence, Tuple
 
-from covey.launch.endings import GIVE_UP_S
+from covey.launch import endings
 from covey.launch.spec import LaunchError
 
 _PR_SET_PDEATHSIG = 1
+DEAF, STOPPED = "deaf", "stopped"
+"""Why a rank does not say where it is: no process of it has a handler; it is stopped."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -60,19 +65,24 @@ def oom_kills() -> int:
     return 0
 
 
-def group_members(group: int) -> List[int]:
-    """Process ids in process group `group`, by a walk over /proc."""
-    members = []
+def _state_and_group(pid: int) -> Tuple[str, int]:
+    """The letter of a process's state, as in /proc, and its process group; "X": it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return "X", 0
+    return fields[0].decode(), int(fields[2])
+
+
+def group_members(groups: Collection[int]) -> Dict[int, List[int]]:
+    """The living processes of these process groups, by a walk over /proc; no empty ones."""
+    members: Dict[int, List[int]] = {}
     for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as stat:
-                fields = stat.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != b"Z":
-            members.append(int(name))
+        if name.isdigit():
+            state, group = _state_and_group(int(name))
+            if group in groups and state not in "ZX":
+                members.setdefault(group, []).append(int(name))
     return members
 
 
@@ -107,13 +117,21 @@ def start_process(command: Sequence[str], env: Dict[str, str], **options: Any) -
 
 
 class RankProcess:
-    """A started rank. `returncode` is None while it runs; negative: ended by that signal."""
+    """A started rank. `returncode` is None while it runs; negative: ended by that signal.
+
+    Attributes:
+        left_rest: it ended with exit code 0, and what it left did not end by itself.
+    """
 
     def __init__(self, rank: int, child: Child) -> None:
         """`child`: its process, which leads its own session."""
         self.rank = rank
         self.host = self.lost = ""  # as of a rank that another launcher tells of
         self._child = child
+        self._code: Optional[int] = None
+        self.left_rest = self._is_reaped = False
+        self._was_killed = False
+        self._rest: Optional[endings.Ending] = None  # Of what it has left, since its end.
         self._oom_kills = oom_kills()
         self.pid = child.pid
         self.stdout_fd = child.stdout.fileno()
@@ -132,7 +150,12 @@ class RankProcess:
     @property
     def returncode(self) -> Optional[int]:
         """The exit code that the last `poll` saw."""
-        return self._child.returncode
+        return self._code
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether it has ended, and something of its group may be there: `end_rest`."""
+        return self._code is not None and not self._is_reaped
 
     @property
     def is_watched(self) -> bool:
@@ -142,53 +165,83 @@ class RankProcess:
     @property
     def out_of_memory(self) -> bool:
         """Whether it was killed, and the kernel has killed a process for memory since its start."""
-        killed = self._child.returncode == -signal.SIGKILL
+        killed = self._code == -signal.SIGKILL
         return killed and oom_kills() > self._oom_kills
 
     def poll(self) -> Optional[int]:
-        """Looks whether the rank has ended; on its end kills the rest of its group, reaps it."""
-        if self._child.returncode is not None:
-            return self._child.returncode
+        """Looks whether the rank has ended. The rest of its group is for `end_rest`."""
+        if self._code is not None:
+            return self._code
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        if os.waitid(os.P_PID, self.pid, flags) is None:
+        end = os.waitid(os.P_PID, self.pid, flags)
+        if end is None:
             return None
-        self.signal_group(signal.SIGKILL)
-        return self._child.wait()
+        self._code = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+        steps = endings.AFTER_KILL if self._was_killed else endings.AFTER_EXIT
+        self._rest = endings.Ending(steps, None, time.monotonic())
+        return self._code
 
     def signal_group(self, number: int) -> None:
-        """Sends a signal to the rank and everything it started in its group."""
-        if self._child.returncode is not None:
+        """Sends a signal to the rank and everything it started in its group. By SIGKILL the rank
+        alone is killed, and the others are asked by SIGTERM: `end_rest` kills them."""
+        if self._code is not None:
             return
+        if number == signal.SIGKILL:
+            self._was_killed = True
+            with contextlib.suppress(PermissionError):
+                os.kill(self.pid, number)
+            number = signal.SIGTERM
+        self._to_group(number)
+
+    def _to_group(self, number: int) -> None:
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass  # ended a moment ago: poll will see it
 
-    def kill(self) -> None:
-        """Ends the rank and its group for good. Nothing happens when it has ended."""
-        if self._child.returncode is not None:
-            return
-        self.signal_group(signal.SIGKILL)
-        try:
-            self._child.wait(timeout=GIVE_UP_S)
-        except subprocess.TimeoutExpired:
-            pass  # it sits in the kernel; the signal stays pending
+    def end_rest(self, now: float, members: Sequence[int]) -> None:
+        """After its end: ends the rest of its group when it is time, and reaps the rank when none
+        of it is left. `members`: the rest that lives."""
+        assert self._rest is not None
+        number = self._rest.due(now) if members else None
+        if number == signal.SIGTERM:
+            self.left_rest = self._code == 0
+            self._to_group(number)
+            number = self._rest.due(now)
+        if number == signal.SIGKILL or not members:
+            self.abandon()  # With one that was started a moment ago.
+            self._child.wait()
+            self._is_reaped = True
 
-    def ask_where(self) -> bool:
+    def abandon(self) -> None:
+        """Kills its whole group, whatever that is about to do."""
+        if not self._is_reaped:
+            self._to_group(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kills the rank; nothing waits for its end. Nothing happens when it has ended."""
+        self.signal_group(signal.SIGKILL)
+
+    def _group(self) -> List[int]:
+        return group_members([self.pid]).get(self.pid, [])
+
+    def ask_where(self) -> str:
         """SIGUSR1 to the rank if it has a handler (default: death); else to those of its group
-        that have one (the rank may be a shell around Python). False: no process to ask."""
-        if self._child.returncode is not None:
-            return False
+        that have one (the rank may be a shell around Python). Returns "", or DEAF or STOPPED."""
+        if self._code is not None:
+            return DEAF
         bit = 1 << (signal.SIGUSR1 - 1)
         listeners = [self.pid] if signals_caught(self.pid) & bit else []
         if not listeners:
-            listeners = [p for p in group_members(self.pid) if signals_caught(p) & bit]
+            listeners = [p for p in self._group() if signals_caught(p) & bit]
         for pid in listeners:
             try:
                 os.kill(pid, signal.SIGUSR1)
             except ProcessLookupError:
                 pass
-        return bool(listeners)
+        if all(_state_and_group(pid)[0] in "Tt" for pid in listeners or [self.pid]):
+            return STOPPED
+        return "" if listeners else DEAF
 
     def close(self) -> None:
         """Closes the descriptors. The rank must have ended."""
@@ -197,3 +250,4 @@ class RankProcess:
         if self.exit_fd is not None:
             os.close(self.exit_fd)
             self.exit_fd = None
+

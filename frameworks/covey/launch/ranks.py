@@ -12,8 +12,9 @@ import sys
 import time
 from typing import Dict, List, Optional, Protocol, Sequence
 
-from covey.launch import endings, report
+from covey.launch import report, rest
 from covey.launch.output import Console, RankStream, TeeFile
+from covey.launch.process import RankProcess
 from covey.launch.summary import Summary
 
 DRAIN_READS = 1024
@@ -27,8 +28,10 @@ class Rank(Protocol):
         lost: how its host was lost, in words, when its end was not seen; else empty.
         exit_fd: readable when it has ended; None: there is none.
         is_watched: whether the launcher wakes up when it ends.
+        left_rest: it ended with exit code 0, and what it left did not end by itself.
     """
 
+    left_rest: bool
     rank: int
     pid: int
     host: str
@@ -51,6 +54,10 @@ class Rank(Protocol):
         """The exit code that the last `poll` saw."""
 
     @property
+    def has_rest(self) -> bool:
+        """Whether it has ended, and something of its group may be there."""
+
+    @property
     def out_of_memory(self) -> bool:
         """Whether the kernel has killed it for memory."""
 
@@ -67,8 +74,8 @@ class Rank(Protocol):
     def kill(self) -> None:
         """Ends it for good."""
 
-    def ask_where(self) -> bool:
-        """Has it say where it is. False: it cannot."""
+    def ask_where(self) -> str:
+        """Has it say where it is. Returns why it does not, of where.py; "": it may."""
 
     def close(self) -> None:
         """Closes its descriptors."""
@@ -118,6 +125,9 @@ class Ranks:
     def running(self) -> List[Rank]:
         """Those that have not ended."""
         return [process for process in self.all if process.returncode is None]
+
+    def _here(self) -> List[RankProcess]:
+        return [process for process in self.all if isinstance(process, RankProcess)]
 
     def _each_stream(self) -> List[RankStream]:
         return [stream for streams in self._streams.values() for stream in streams.values()]
@@ -177,6 +187,18 @@ class Ranks:
                 self._selector.unregister(process.exit_fd)
         return ended
 
+    def has_rest(self) -> bool:
+        """Whether there may be something left of those that have ended: `sweep` ends it."""
+        return any(process.has_rest for process in self.all)
+
+    def sweep(self, now: float) -> None:
+        """Ends what they have left, as far as it is time."""
+        rest.sweep(self._here(), now)
+
+    def left_processes(self, but: Sequence[int]) -> List[int]:
+        """Ranks that ended with exit code 0 and left some that did not end by themselves."""
+        return sorted({it.rank for it in self.all if it.left_rest} - set(but))
+
     def exit_of(self, process: Rank, now: float) -> report.Exit:
         """The end of a rank that has failed; `drain_stderr` first."""
         assert process.returncode is not None
@@ -193,20 +215,9 @@ class Ranks:
             lost=process.lost,
         )
 
-    def ask_where(self) -> List[int]:
-        """Has them say what they wait for. Returns those that will."""
-        return [process.rank for process in self.running() if process.ask_where()]
-
-    def have_answered(self, ranks: List[int], asked_at: float, now: float) -> bool:
-        """True when each of `ranks` has said something since, or ended, and is quiet."""
-        running = {process.rank for process in self.running()}
-        for rank in ranks:
-            said_at = self._streams["stderr"][rank].last_data_at
-            if rank not in running:
-                continue
-            if said_at is None or said_at < asked_at or now < said_at + endings.QUIET_S:
-                return False
-        return True
+    def said_at(self, rank: int) -> Optional[float]:
+        """When something of its stderr came last; None: nothing has."""
+        return self._streams["stderr"][rank].last_data_at
 
     def kill(self, ranks: Sequence[int]) -> None:
         """Ends these; their deaths are failures."""
@@ -226,6 +237,7 @@ class Ranks:
 
     def close(self) -> None:
         """None of them is left."""
+        rest.end_all(self._here())
         for process in self.all:
             process.kill()
         for stream in self._each_stream():

@@ -7,6 +7,7 @@ from typing import Optional
 
 from covey.errors import shown
 from covey.launch.channel import Channel
+from covey.launch.process import DEAF
 
 
 class RemoteRank:
@@ -24,6 +25,7 @@ class RemoteRank:
         self.lost = ""
         self._channel = channel
         self._reported: Optional[int] = None
+        self._is_gone = self.left_rest = False
 
     @property
     def is_over(self) -> bool:
@@ -39,6 +41,16 @@ class RemoteRank:
         if self._reported is None:
             self._reported, self.out_of_memory, self.lost = code, out_of_memory, lost
 
+    @property
+    def has_rest(self) -> bool:
+        """As RankProcess's."""
+        is_known = self._is_gone or bool(self.lost) or self._channel.has_ended
+        return self.returncode is not None and not is_known
+
+    def report_gone(self, left_rest: bool) -> None:
+        """Nothing of its group is left."""
+        self._is_gone, self.left_rest = True, left_rest
+
     def poll(self) -> Optional[int]:
         """As RankProcess's."""
         self.returncode = self._reported
@@ -53,11 +65,12 @@ class RemoteRank:
         """As RankProcess's, without waiting."""
         self.signal_group(signal.SIGKILL)
 
-    def ask_where(self) -> bool:
-        """As RankProcess's, but it may turn out to be deaf: see `Fleet.deaf`."""
-        if self._reported is None:
-            self._channel.wire.send("ask", ranks=[self.rank])
-        return self._reported is None
+    def ask_where(self) -> str:
+        """As RankProcess's, but why it does not say comes later: see `Fleet.deaf`."""
+        if self._reported is not None:
+            return DEAF
+        self._channel.wire.send("ask", ranks=[self.rank])
+        return ""
 
     def close(self) -> None:
         """Nothing is held here."""

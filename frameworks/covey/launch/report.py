@@ -192,6 +192,16 @@ def left_unfinished(ranks: Sequence[int]) -> str:
     )
 
 
+def left_processes(ranks: Sequence[int]) -> List[str]:
+    """The sentence on processes that ranks left in their process groups; none without one."""
+    if not ranks:
+        return []
+    return [
+        f"{ranks_in_words(ranks)} ended with exit code 0 and left processes, which were ended: one "
+        "that is to go on needs a session of its own (start_new_session=True of subprocess.Popen)"
+    ]
+
+
 def failure_summary(
     first: Exit,
     others: Sequence[Exit],

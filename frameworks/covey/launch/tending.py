@@ -11,9 +11,9 @@ import os
 import selectors
 import signal
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from covey.launch import endings, reach
+from covey.launch import endings, reach, rest
 from covey.launch.output import READ_BYTES, READS_PER_TURN
 from covey.launch.process import RankProcess
 from covey.launch.pulse import Pulse
@@ -40,6 +40,7 @@ class Tending:
         self._everything = selectors.DefaultSelector()
         self._but_output = selectors.DefaultSelector()
         self._ranks: Dict[int, RankProcess] = {}
+        self._before: List[RankProcess] = []  # Others have taken their numbers.
         self._ending: Optional[endings.Ending] = None
         for selector in (self._everything, self._but_output):
             selector.register(wire.read_fd, selectors.EVENT_READ, None)
@@ -57,7 +58,10 @@ class Tending:
             for fd in (before.stdout_fd, before.stderr_fd):
                 if fd in self._everything.get_map():
                     self._everything.unregister(fd)
-            before.close()
+            if before.has_rest:
+                self._before.append(before)
+            else:
+                before.close()
         self._ranks[process.rank] = process
         for name, fd in (("out", process.stdout_fd), ("err", process.stderr_fd)):
             self._everything.register(fd, selectors.EVENT_READ, (process.rank, name))
@@ -93,7 +97,7 @@ class Tending:
                 else:
                     self._pass_on(key.fd, rank, name, READS_PER_TURN)
         self._wire.flush()
-        deaf = []
+        deaf: List[Tuple[int, str]] = []
         try:
             for message in self._wire.receive():
                 self._pulse.heard(now)
@@ -105,6 +109,7 @@ class Tending:
         if deaf:
             self._wire.send("deaf", ranks=deaf)
         self._reap()
+        self._sweep(now)
         self._pulse.beat(now)
         self._look_for_the_end(now)
 
@@ -124,6 +129,8 @@ class Tending:
             deadlines.append(self._ending.deadline())
         if any(it.exit_fd is None and it.returncode is None for it in self._ranks.values()):
             deadlines.append(now + _POLL_S)
+        if any(it.has_rest for it in self._all()):
+            deadlines.append(now + rest.LOOK_S)
         return max(0.0, min(deadlines) - now)
 
     def _pass_on(self, fd: int, rank: int, name: str, reads: int) -> None:
@@ -154,8 +161,8 @@ class Tending:
             self._everything.unregister(witness)
             self._but_output.unregister(witness)
 
-    def _obey(self, message: dict) -> List[int]:
-        """Takes the messages of coveyrun. Returns the ranks that cannot say where they are."""
+    def _obey(self, message: dict) -> List[Tuple[int, str]]:
+        """Takes the messages of coveyrun. Returns ranks that do not say where they are, and why."""
         if message["covey"] == "signal":
             self._pulse.is_suspended = message["number"] == signal.SIGSTOP
             for rank in message["ranks"]:
@@ -165,7 +172,8 @@ class Tending:
                 witness = self._station.witnesses[message["rank"]]
                 witness.send(bytes.fromhex(message["packet"]))
         elif message["covey"] == "ask":
-            return [rank for rank in message["ranks"] if not self._ranks[rank].ask_where()]
+            asked = [(rank, self._ranks[rank].ask_where()) for rank in message["ranks"]]
+            return [(rank, why) for rank, why in asked if why]
         elif self._station.workers is not None:
             self._obey_elastic(message, self._station.workers)
         return []
@@ -214,6 +222,19 @@ class Tending:
                 has_traces=self._station.has_traces(),
             )
 
+    def _all(self) -> List[RankProcess]:
+        return [*self._ranks.values(), *self._before]
+
+    def _sweep(self, now: float) -> None:
+        """Ends what ranks have left, and tells when it is gone."""
+        ended = [it for it in self._all() if it.has_rest]
+        rest.sweep(ended, now)
+        for it in (it for it in ended if not it.has_rest):
+            self._wire.send("gone", rank=it.rank, pid=it.pid, left_rest=it.left_rest)
+            if it in self._before:
+                self._before.remove(it)
+                it.close()
+
     def _look_for_the_end(self, now: float) -> None:
         if self._ending is None:
             why = self._why_to_end(now)
@@ -246,14 +267,13 @@ class Tending:
 
     def close(self) -> None:
         """No rank outlives this."""
-        for process in self._ranks.values():
-            process.kill()
+        rest.end_all(self._all())
         until = time.monotonic() + _FAREWELL_S
         while self._wire.pending_bytes and not self._wire.at_end and time.monotonic() < until:
             self._watch_room(self._but_output)
             self._but_output.select(_POLL_S)
             self._wire.flush()
-        for process in self._ranks.values():
+        for process in self._all():
             process.close()
         if self._station.workers is not None:
             self._station.workers.close()
