@@ -124,6 +124,7 @@ _PY_OPS = {name: ops for ops, names in {
         "parallel/torch_decoders",
         "parallel/torchrun",
         "parallel/trace",
+        "parallel/where",
     ],
     "hosts": [
         "frameworks/c10d_streams",

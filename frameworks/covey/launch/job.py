@@ -15,7 +15,7 @@ import secrets
 import selectors
 import signal
 import time
-from typing import List, Optional, Sequence
+from typing import Optional, Sequence
 
 from covey.launch import book, check, endings, report
 from covey.launch.elastic import Elastic, LocalWorkers
