@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from typing import Any, Dict, Mapping, Optional
@@ -29,7 +28,6 @@ from covey.launch import secret
 from covey.launch.check import check_command, check_writable_folder
 from covey.launch.environment import gpus_of
 from covey.launch.job import Job
-from covey.launch.output import Console, ConsoleGone
 from covey.launch.preload import configured as configured_preload
 from covey.launch.rendezvous_handler import start_timeout_s
 from covey.launch.spec import JobSpec, LaunchError, Rendezvous
@@ -226,13 +224,6 @@ def add_to(commands: Any) -> None:
     _describe(commands.add_parser("run", help=_HELP, **_options("covey run")))
 
 
-def _say(program: str, *lines: str) -> None:
-    """To standard error. Lines that it cannot take, as on a full disk, are lost."""
-    with contextlib.suppress(ConsoleGone):
-        prefix = f"{program}: ".encode()
-        Console(sys.stderr).write([line.encode(errors="replace") for line in lines], prefix)
-
-
 def _take_horovods(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Dict[str, str]:
     """The settings of Horovod's variables and flags; coveyrun's own win. Raises LaunchError."""
     found = variables.in_environment(environment)
@@ -241,7 +232,8 @@ def _take_horovods(arguments: argparse.Namespace, environment: Mapping[str, str]
         if flag.startswith("--") and getattr(arguments, flag[2:]) is None:
             setattr(arguments, flag[2:], value)
     if is_shown() and not arguments.quiet:
-        _say(arguments.parser.prog, *taken.lines)
+        program = arguments.parser.prog
+        sys.stderr.write("".join(f"{program}: {line}\n" for line in taken.lines))
     return {name: value for name, value in taken.mapped.items() if not name.startswith("--")}
 
 
@@ -249,8 +241,9 @@ def _announce_ignored(arguments: argparse.Namespace, configured: Optional[str]) 
     """--method wins over the variable; says so where they differ."""
     is_announced = is_shown() and not arguments.quiet
     if configured and is_announced and full_text(configured) != full_text(arguments.method):
+        program = arguments.parser.prog
         ignored = f"COVEY_METHOD={configured} is ignored"
-        _say(arguments.parser.prog, f"--method {arguments.method} is used, {ignored}")
+        sys.stderr.write(f"{program}: --method {arguments.method} is used, {ignored}\n")
 
 
 def _check_configured(text: str) -> None:
@@ -272,7 +265,7 @@ def _tell_of_injection(spec: JobSpec) -> None:
     except InvalidArgument as error:
         raise LaunchError(f"COVEY_INJECT: {error}") from error
     if not spec.quiet:
-        _say(spec.program, f"injects {schedule}")
+        sys.stderr.write(f"{spec.program}: injects {schedule}\n")
 
 
 def _spec(arguments: argparse.Namespace) -> JobSpec:
@@ -329,10 +322,9 @@ def _tell_of_misplaced(spec: JobSpec) -> None:
     words = [word.partition("=")[0] for word in spec.command[1:]]
     misplaced = [word for word in words if word in _OWN]
     if misplaced and not spec.quiet:
-        _say(
-            spec.program,
-            f"{misplaced[0]} stands after the command and goes to it; for {spec.program} write it "
-            f"before {spec.command[0]}",
+        sys.stderr.write(
+            f"{spec.program}: {misplaced[0]} stands after the command and goes to it; for "
+            f"{spec.program} write it before {spec.command[0]}\n"
         )
 
 
@@ -359,5 +351,5 @@ def _act(arguments: argparse.Namespace) -> int:
         return Job(spec).run().exit_code
     except LaunchError as error:
         program = arguments.parser.prog
-        _say(program, *str(error).splitlines())
+        sys.stderr.write("".join(f"{program}: {line}\n" for line in str(error).splitlines()))
         return 2
