@@ -106,11 +106,11 @@ class PrefixTest(unittest.TestCase):
 
 
 class NobodyReadsTest(unittest.TestCase):
-    def shell(self, redirection: str, *arguments: str) -> Any:
+    def shell(self, redirection: str, *arguments: str, **env: str) -> Any:
         command = [PYTHON, "-m", "covey.cli", *arguments]
         return subprocess.run(
             ["sh", "-c", f'"$@" {redirection}', "sh", *command],
-            env=environment(),
+            env=environment(**env),
             capture_output=True,
             check=False,
             text=True,
@@ -128,6 +128,30 @@ class NobodyReadsTest(unittest.TestCase):
                         written = pathlib.Path(folder, f"rank.{rank}", name).read_text()
                         self.assertEqual(written, text)
         self.assertEqual(self.shell("2>&-", "run", "-np", "0", "true").returncode, 2)
+
+    def test_a_full_disk_takes_no_notice_and_the_job_runs(self) -> None:
+        variables = {"HOROVOD_CYCLE_TIME": "5", "COVEY_METHOD": "eager"}
+        for flags in (["--inject", "delay:1ms@1"], ["--method", "local"], []):
+            with self.subTest(flags=flags), tempfile.TemporaryDirectory() as folder:
+                code = "import sys; open(sys.argv[1], 'w'); print('noise', file=sys.stderr)"
+                there = os.path.join(folder, "ran")
+                job = ["run", "-np", "1", *flags, *python(code), there, "--quiet"]
+                ran = self.shell("2>/dev/full", *job, **variables)
+                self.assertEqual((ran.returncode, ran.stdout), (0, ""))
+                self.assertTrue(os.path.exists(there))
+        self.assertEqual(self.shell("2>/dev/full", "run", "-np", "0", "true").returncode, 2)
+
+    def test_output_that_a_full_disk_loses_is_told_of_once(self) -> None:
+        ran = self.shell(">/dev/full", "run", "-np", "2", *python("print('x'); print('y')"))
+        self.assertEqual(ran.returncode, 0)
+        self.assertEqual(len(ran.stderr.splitlines()), 1, ran.stderr)
+        self.assertIn("standard output cannot be written (No space left on device)", ran.stderr)
+
+    def test_a_full_disk_is_one_line_without_a_traceback(self) -> None:
+        for command in ("methods", "codecs"):
+            ran = self.shell(">/dev/full", command)
+            wanted = "covey: standard output cannot be written: No space left on device\n"
+            self.assertEqual((ran.returncode, ran.stderr), (1, wanted))
 
     def test_a_reader_that_has_enough_sees_no_traceback(self) -> None:
         for command in ("methods", "codecs"):

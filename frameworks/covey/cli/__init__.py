@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -10,8 +11,11 @@ from typing import List, Optional
 
 from covey.cli import run_command
 from covey.cli.parser import Parser, package_version
+from covey.cli.say import say
 from covey.launch.job import EXIT_OUTPUT_CLOSED
 from covey.launch.output import discard_output
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main(argv: Optional[List[str]] = None) -> int:
@@ -57,8 +61,8 @@ def coveyrun_main(argv: Optional[List[str]] = None) -> int:
 
 
 def _guarded(arguments: object, program: str) -> int:
-    """Runs the chosen command; a Ctrl-C before the launcher listens, or a reader that has enough
-    (`covey methods | head`), ends without a traceback."""
+    """Runs the chosen command; a Ctrl-C before the launcher listens, a reader that has enough
+    (`covey methods | head`), or a full disk ends without a traceback."""
     try:
         if threading.current_thread() is threading.main_thread():
             if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # Until now: covey_command.
@@ -67,11 +71,17 @@ def _guarded(arguments: object, program: str) -> int:
         sys.stdout.flush()
         return int(code)
     except KeyboardInterrupt:
-        sys.stderr.write(f"{program}: interrupted\n")
+        say(program, "interrupted")
         return 130
     except BrokenPipeError:
         discard_output()
         return EXIT_OUTPUT_CLOSED
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        say(program, f"standard output cannot be written: {error.strerror}")
+        discard_output()
+        return 1
 
 
 def _open_streams() -> None:

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import re
-import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from covey.bench import (
@@ -21,6 +20,7 @@ from covey.bench import (
     waiting_show,
 )
 from covey.bench.contest import Effort, Row
+from covey.cli.say import say
 from covey.cli.values import UsageError, number_of_ranks
 from covey.launch.book import SECURITIES
 from covey.launch.check import check_writable_folder
@@ -143,7 +143,7 @@ def _act(arguments: argparse.Namespace) -> int:
     kind = arguments.kind
     why_not = _unfit(arguments)
     if why_not is not None:
-        sys.stderr.write(f"covey bench: {why_not}\n")
+        say("covey bench", why_not)
         return 2
     arguments.where = _where(arguments)
     if kind == "waiting":
@@ -164,7 +164,7 @@ def _act(arguments: argparse.Namespace) -> int:
             about.update(versions)
             print("\n".join(show.table(about, versions, rows)), flush=True)
     except LaunchError as error:
-        sys.stderr.write(f"covey bench: {error}\n")
+        say("covey bench", str(error))
         return 2
     except JobFailed as error:
         return error.exit_code  # the launcher has told why
@@ -276,7 +276,7 @@ def _act_waiting(arguments: argparse.Namespace) -> int:
         small = arguments.small
         panels = waiting.bench(small) if where is None else waiting_hosts.bench(where, small)
     except LaunchError as error:
-        sys.stderr.write(f"covey bench: {error}\n")
+        say("covey bench", str(error))
         return 2
     except JobFailed as error:
         return error.exit_code

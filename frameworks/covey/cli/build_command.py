@@ -15,6 +15,7 @@ from typing import Any, Tuple
 
 from covey.cli import build_grpc, build_mpi, build_oneccl, build_tensorflow, build_ucx
 from covey.cli.build_part import CompilerFailed, Part, compile_part, writable_folder
+from covey.cli.say import say
 from covey.launch.check import check_writable_folder
 from covey.launch.spec import LaunchError
 from covey.plugin_path import home_folder, package_folder
@@ -66,8 +67,9 @@ def _act(arguments: argparse.Namespace) -> int:
         compile_part(part, path)
         _check(part, folder)
     except LaunchError as error:
-        sys.stderr.write(error.output if isinstance(error, CompilerFailed) else "")
-        sys.stderr.write(f"{what}: {error}\n")
+        if isinstance(error, CompilerFailed):
+            sys.stderr.write(error.output)
+        say(what, str(error))
         return 2
     print(f"{what}: done, and it loads ({time.monotonic() - begun:.1f} s)")
     if not is_found and not (part.is_found_at_home and folder == home_folder()):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 from typing import Any
 
 from covey.cli import host_options
+from covey.cli.say import say
 from covey.cli.values import number_of_ranks, seconds
 from covey.doctor import checks, table
 from covey.doctor.check import would_start
@@ -52,8 +52,7 @@ def _act(arguments: argparse.Namespace) -> int:
         with contextlib.closing(Visit(plan, os.environ)) as visit:
             found = visit.make()
     except LaunchError as error:
-        program = arguments.parser.prog
-        sys.stderr.write("".join(f"{program}: {line}\n" for line in str(error).splitlines()))
+        say(arguments.parser.prog, *str(error).splitlines())
         return 2
     made = checks.of(found)
     print(table.as_json(found, made) if arguments.json else "\n".join(table.lines(made)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
+from covey.cli.say import say
 from covey.launch.check import nearest
 from covey.method import methods
 from covey.method_summary import full_summary, table
@@ -42,7 +42,7 @@ def _act(arguments: argparse.Namespace) -> int:
     name = arguments.name
     if name is not None and name not in known:
         near = nearest(name, list(known)) or f" (there are: {', '.join(known)})"
-        sys.stderr.write(f"{arguments.parser.prog}: there is no method {name}{near}\n")
+        say(arguments.parser.prog, f"there is no method {name}{near}")
         return 2
     chosen = known.values() if name is None else [known[name]]
     print("\n\n".join(full_summary(method) for method in chosen))

@@ -7,6 +7,7 @@ import re
 import sys
 from typing import Any, List, NoReturn, Optional, Sequence, Tuple
 
+from covey.cli.say import say
 from covey.launch.check import nearest
 
 
@@ -60,7 +61,7 @@ class Parser(argparse.ArgumentParser):
             near = nearest(given, known) or f" (there are: {', '.join(known)})"
             message = f"{option or ''}there is no {given or repr(given)}{near}"
         message = re.sub(r"^argument ", "", message).replace("\n", " ")
-        sys.stderr.write(f"{self.prog}: {message}\n")
+        say(self.prog, message)
         sys.exit(2)
 
 

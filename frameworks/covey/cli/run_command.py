@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import Any, Dict, Mapping, Optional
 
 from covey import as_horovod
@@ -12,6 +11,7 @@ from covey.as_horovod import variables
 from covey.cli import completion, elastic_options, horovod, host_options
 from covey.cli.horovod import REFUSED
 from covey.cli.parser import Parser, package_version, split_command
+from covey.cli.say import say
 from covey.cli.values import (
     assignment,
     injection,
@@ -232,8 +232,7 @@ def _take_horovods(arguments: argparse.Namespace, environment: Mapping[str, str]
         if flag.startswith("--") and getattr(arguments, flag[2:]) is None:
             setattr(arguments, flag[2:], value)
     if is_shown() and not arguments.quiet:
-        program = arguments.parser.prog
-        sys.stderr.write("".join(f"{program}: {line}\n" for line in taken.lines))
+        say(arguments.parser.prog, *taken.lines)
     return {name: value for name, value in taken.mapped.items() if not name.startswith("--")}
 
 
@@ -241,9 +240,8 @@ def _announce_ignored(arguments: argparse.Namespace, configured: Optional[str]) 
     """--method wins over the variable; says so where they differ."""
     is_announced = is_shown() and not arguments.quiet
     if configured and is_announced and full_text(configured) != full_text(arguments.method):
-        program = arguments.parser.prog
         ignored = f"COVEY_METHOD={configured} is ignored"
-        sys.stderr.write(f"{program}: --method {arguments.method} is used, {ignored}\n")
+        say(arguments.parser.prog, f"--method {arguments.method} is used, {ignored}")
 
 
 def _check_configured(text: str) -> None:
@@ -265,7 +263,7 @@ def _tell_of_injection(spec: JobSpec) -> None:
     except InvalidArgument as error:
         raise LaunchError(f"COVEY_INJECT: {error}") from error
     if not spec.quiet:
-        sys.stderr.write(f"{spec.program}: injects {schedule}\n")
+        say(spec.program, f"injects {schedule}")
 
 
 def _spec(arguments: argparse.Namespace) -> JobSpec:
@@ -322,9 +320,10 @@ def _tell_of_misplaced(spec: JobSpec) -> None:
     words = [word.partition("=")[0] for word in spec.command[1:]]
     misplaced = [word for word in words if word in _OWN]
     if misplaced and not spec.quiet:
-        sys.stderr.write(
-            f"{spec.program}: {misplaced[0]} stands after the command and goes to it; for "
-            f"{spec.program} write it before {spec.command[0]}\n"
+        say(
+            spec.program,
+            f"{misplaced[0]} stands after the command and goes to it; for "
+            f"{spec.program} write it before {spec.command[0]}",
         )
 
 
@@ -350,6 +349,5 @@ def _act(arguments: argparse.Namespace) -> int:
         _tell_of_misplaced(spec)
         return Job(spec).run().exit_code
     except LaunchError as error:
-        program = arguments.parser.prog
-        sys.stderr.write("".join(f"{program}: {line}\n" for line in str(error).splitlines()))
+        say(arguments.parser.prog, *str(error).splitlines())
         return 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import Any
 
+from covey.cli.say import say
 from covey.errors import InvalidArgument
 from covey.trace import merging, reading, words
 
@@ -42,7 +42,7 @@ def _act(arguments: argparse.Namespace) -> int:
             merging.write(found, out)
             print(f"{out}: ui.perfetto.dev shows it")
     except InvalidArgument as error:
-        sys.stderr.write(f"{arguments.parser.prog}: {error}\n")
+        say(arguments.parser.prog, str(error))
         return 2
     print("\n".join(words.lines(found)))
     return 0

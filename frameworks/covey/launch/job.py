@@ -48,7 +48,7 @@ class Job:
         self._size = spec.size  # of the job, with the ranks of other launchers
         self._selector = selectors.DefaultSelector()
         self._summary = Summary(not spec.quiet)
-        self._ranks = Ranks(self._selector, self._summary)
+        self._ranks = Ranks(self._selector, self._summary, self._say)
         self._ends = Ends()
         self._ending: Optional[endings.Ending] = None
         self._where = Where(self._ranks, self._say)

@@ -73,9 +73,13 @@ class LineCutter:
 class Console:
     """One stream of the launcher (stdout or stderr) that lines of all ranks are written to."""
 
-    def __init__(self, stream: Optional[TextIO]) -> None:
-        """None: the process has none, and nothing is written."""
-        self._stream = stream
+    def __init__(
+        self, stream: Optional[TextIO], warn: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """None: the process has none, and nothing is written. `warn` is told once why the stream
+        cannot take lines."""
+        self._stream, self._warn = stream, warn
+        self._has_warned = False
         self._fd = _descriptor_of(stream)
         terminal = self._fd is not None and os.isatty(self._fd)
         self._colour = terminal and "NO_COLOR" not in os.environ
@@ -102,8 +106,10 @@ class Console:
                 _write_all(self._fd, data)
         except (BrokenPipeError, ValueError) as error:
             raise ConsoleGone from error
-        except OSError:
-            pass
+        except OSError as error:
+            if not self._has_warned:
+                self._has_warned = True
+                self._warn(error.strerror or str(error))
 
 
 def _descriptor_of(stream: Optional[TextIO]) -> Optional[int]:

@@ -10,7 +10,7 @@ import selectors
 import signal
 import sys
 import time
-from typing import Dict, List, Optional, Protocol, Sequence
+from typing import Callable, Dict, List, Optional, Protocol, Sequence
 
 from covey.launch import report, rest
 from covey.launch.output import Console, RankStream, TeeFile
@@ -84,10 +84,13 @@ class Rank(Protocol):
 class Ranks:
     """All of them. What writes to the consoles raises ConsoleGone."""
 
-    def __init__(self, selector: selectors.BaseSelector, summary: Summary) -> None:
+    def __init__(
+        self, selector: selectors.BaseSelector, summary: Summary, say: Callable[[str], None]
+    ) -> None:
         """Borrows both."""
         self.all: List[Rank] = []
-        self.out = Console(sys.stdout)
+        lost = "standard output cannot be written ({}): lines of the ranks are lost"
+        self.out = Console(sys.stdout, lambda why: say(lost.format(why)))
         self.err = Console(sys.stderr)
         self._selector, self._summary = selector, summary
         self._streams: Dict[str, Dict[int, RankStream]] = {"stdout": {}, "stderr": {}}
