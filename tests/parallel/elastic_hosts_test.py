@@ -152,6 +152,18 @@ class DiscoveryTest(Case):
         self.assertEqual(code, 2)
         self.assertRegex(err[0], r"after 1 s \(--start-timeout\) it lists a:1")
 
+    def test_the_script_ends_with_coveyrun_however_that_ends(self) -> None:
+        words = ["-np", "1", "--min-np", "1", "--host-discovery-script", "sleep 1000 & wait"]
+        waits = r"^coveyrun: .*sleep 1000 & wait runs, and has listed no host; waiting for -np slots"
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+            with self.subTest(number=number), Launched([*words, "true"]) as job:
+                job.wait_for(waits)
+                job.send(number)
+                code = -number if number == signal.SIGKILL else 128 + number
+                self.assertEqual(job.finish(), code, job.dump())
+                job.wait_until_gone()
+                self.assertEqual(len(job.all()), 1 + (number != signal.SIGKILL), job.dump())
+
     def test_wrong_options_are_refused(self) -> None:
         (self.folder / "hosts").touch()
         for flags, wanted in (

@@ -11,11 +11,13 @@ import sys
 from typing import List, Optional, Sequence
 
 from covey.cli.elastic_options import NEEDS_LEAST
+from covey.cli.say import say
 from covey.cli.values import host_list, port
 from covey.launch import hosts
 from covey.launch.book import SECURITIES
 from covey.launch.discovery import Discovery
 from covey.launch.rendezvous_handler import knob_seconds, start_timeout_s
+from covey.launch.signals import SignalInbox
 from covey.launch.spec import Host, HostPlan, LaunchError
 
 
@@ -71,7 +73,8 @@ def named(arguments: argparse.Namespace) -> Optional[List[Host]]:
 
 
 def named_or_listed(arguments: argparse.Namespace) -> Optional[List[Host]]:
-    """The same, or those that the script lists, as soon as these have -np slots."""
+    """The same, or those that the script lists, as soon as these have -np slots. Raises
+    LaunchError, Stopped."""
     if arguments.host_discovery_script is None:
         if arguments.slots_per_host is not None:
             raise LaunchError(
@@ -87,8 +90,16 @@ def named_or_listed(arguments: argparse.Namespace) -> Optional[List[Host]]:
         raise LaunchError("-np N is missing: so many slots the script has to list for the start")
     size, limit_s = arguments.num_proc, arguments.start_timeout or start_timeout_s()
     script, slots = arguments.host_discovery_script, arguments.slots_per_host or 1
-    with contextlib.closing(Discovery(script, slots, [], lambda text: None)) as discovery:
-        return discovery.first(lambda its: sum(it.slots for it in its) >= size, limit_s)
+
+    def tell(line: str) -> None:
+        if not arguments.quiet:
+            say(arguments.parser.prog, line)
+
+    found = Discovery(script, slots, [], tell)
+    with SignalInbox() as inbox, contextlib.closing(found) as discovery:
+        return discovery.first(
+            lambda its: sum(it.slots for it in its) >= size, limit_s, inbox.pause
+        )
 
 
 def size_of(arguments: argparse.Namespace, found: Optional[Sequence[Host]]) -> int:

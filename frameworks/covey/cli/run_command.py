@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 from typing import Any, Dict, Mapping, Optional
 
 from covey import as_horovod
@@ -30,6 +31,7 @@ from covey.launch.environment import gpus_of
 from covey.launch.job import Job
 from covey.launch.preload import configured as configured_preload
 from covey.launch.rendezvous_handler import start_timeout_s
+from covey.launch.signals import Stopped
 from covey.launch.spec import JobSpec, LaunchError, Rendezvous
 from covey.method import check, full_text
 from covey.notice import admits, is_shown
@@ -351,3 +353,7 @@ def _act(arguments: argparse.Namespace) -> int:
     except LaunchError as error:
         say(arguments.parser.prog, *str(error).splitlines())
         return 2
+    except Stopped as stop:
+        name = signal.Signals(stop.number).name
+        say(arguments.parser.prog, f"{name}: there are no ranks yet")
+        return 128 + stop.number

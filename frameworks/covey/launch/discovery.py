@@ -20,6 +20,13 @@ PERIOD_S = 1.0
 _LIMIT_S = 30.0
 _POLL_S = 0.02  # While it runs; mostly for milliseconds.
 _MOST_CHARACTERS = 1000
+_PATIENCE_S = 3.0
+# Standard input is a pipe that coveyrun alone holds open. When that is gone, however it has ended,
+# the group is killed: the program, and what it has started.
+_GUARDED = """exec 3<&0 </dev/null
+{{ read -r line <&3; kill -KILL 0; }} >/dev/null 2>&1 &
+exec 3<&-
+{}"""
 
 
 class Discovery:
@@ -42,13 +49,18 @@ class Discovery:
         self._last: Sequence[Host] = last
         self._fault = ""
 
-    def first(self, is_enough: Callable[[Sequence[Host]], bool], limit_s: float) -> List[Host]:
-        """The hosts, as soon as they are enough.
+    def first(
+        self,
+        is_enough: Callable[[Sequence[Host]], bool],
+        limit_s: float,
+        pause: Callable[[float], None],
+    ) -> List[Host]:
+        """The hosts, as soon as they are enough. `pause` waits for so many seconds, or less.
 
         Raises:
             LaunchError: they were not within `limit_s`; or the program fails.
         """
-        until, last = time.monotonic() + limit_s, "no host"
+        begun, last, is_told = time.monotonic(), "no host", False
         while True:
             now = time.monotonic()
             listed = self._advance(now)
@@ -58,12 +70,19 @@ class Discovery:
                 return listed
             if listed:
                 last = ", ".join(f"{host.name}:{host.slots}" for host in listed)
-            if now > until:
+            if now > begun + _PATIENCE_S and not is_told:
+                is_told = True
+                doing = "lists" if self._process is None else "runs, and has listed"
+                self._say(
+                    f"--host-discovery-script {self.program} {doing} {last}; waiting for -np slots "
+                    f"until {limit_s:g} s have passed (--start-timeout)"
+                )
+            if now > begun + limit_s:
                 raise LaunchError(
                     f"--host-discovery-script {self.program}: after {limit_s:g} s "
                     f"(--start-timeout) it lists {last}"
                 )
-            time.sleep(max(0.0, self.deadline(now) - now))
+            pause(max(0.0, self.deadline(now) - now))
 
     def news(self, now: float) -> Optional[List[Host]]:
         """The hosts, if they are others than before. Does not wait. A failure is said once, and
@@ -106,8 +125,8 @@ class Discovery:
     def _begin(self, now: float) -> None:
         self._outputs, self._began = [tempfile.TemporaryFile(), tempfile.TemporaryFile()], now
         self._process = subprocess.Popen(
-            ["sh", "-c", self.program],
-            stdin=subprocess.DEVNULL,
+            ["sh", "-c", _GUARDED.format(self.program)],
+            stdin=subprocess.PIPE,
             stdout=self._outputs[0],
             stderr=self._outputs[1],
             start_new_session=True,
@@ -119,6 +138,8 @@ class Discovery:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         texts = []
         for output in self._outputs:
             output.seek(0)

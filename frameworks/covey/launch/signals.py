@@ -27,7 +27,15 @@ def _note(number: int, frame: Any) -> None:
 
 
 class Stopped(Exception):
-    """A signal came before the ranks were started."""
+    """A signal came before the ranks were started.
+
+    Attributes:
+        number: which, where nobody else knows it.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class SignalInbox:
@@ -77,6 +85,17 @@ class SignalInbox:
         while ready not in select.select(wanted, [], [])[0]:
             if stopped():
                 raise Stopped
+
+    def pause(self, for_s: float) -> None:
+        """Until that time has passed. Raises Stopped, KeyboardInterrupt: a signal says so."""
+        select.select([] if self.fd is None else [self.fd], [], [], for_s)
+        for number in self.take():
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            if number == signal.SIGTSTP:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif number != signal.SIGUSR1:
+                raise Stopped(number)
 
     def take(self) -> List[int]:
         """The watched signals that arrived since the last call, oldest first."""
