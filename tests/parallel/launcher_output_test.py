@@ -255,6 +255,18 @@ class MistakeTest(unittest.TestCase):
             with self.subTest(arguments=arguments):
                 self.refuse(arguments, expected)
 
+    def test_a_deleted_working_folder(self) -> None:
+        wanted = ": the working folder cannot be found (No such file or directory): go to one that "
+        for command in (["doctor", "-np", "1"], ["run", "-H", "a:1", "--ssh", "true", "true"]):
+            with self.subTest(command=command), tempfile.TemporaryDirectory() as folder:
+                gone = os.path.join(folder, "gone")
+                os.mkdir(gone)
+                words = ["sh", "-c", 'cd "$0" && rmdir "$0" && "$@"', gone]
+                words += [PYTHON, "-m", "covey.cli", *command]
+                ran = subprocess.run(words, env=environment(), capture_output=True, text=True)
+                self.assertEqual(ran.returncode, 2, ran.stderr)
+                self.assertEqual(ran.stderr, f"covey {command[0]}{wanted}exists\n")
+
     def test_a_script_name_nearly_right(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "train.py").touch()

@@ -13,6 +13,7 @@ import textwrap
 import unittest
 from typing import Dict, List, Tuple
 
+import fake_ssh
 from harness import Launched, environment, run_launcher
 
 PYTHON = sys.executable
@@ -207,6 +208,31 @@ class ModulesTest(PreloadTest):
         ):
             code, _, err = self.run_job(2, modules, *command)
             self.assertEqual((code, err), (2, [f"coveyrun: {why}"]))
+
+    def test_an_import_that_takes_too_long_is_given_up(self) -> None:
+        self.write("slow.py", "import signal\nsignal.pause()\n")
+        path = os.pathsep.join([str(self.folder), environment()["PYTHONPATH"]])
+        flags = ["-np", "1", "--preload", "json,slow", PYTHON, "-c", "print(1)"]
+        ssh, _ = fake_ssh.write(self.folder)
+        there = ["-x", "COVEY_START_TIMEOUT=1s", "--ssh", str(ssh), "-H", "a"]
+        for where in (["--start-timeout", "1"], there):
+            command = [*where, *flags]
+            code, out, err = run_launcher(command, env={"PYTHONPATH": path})
+            self.assertEqual((code, out), (2, []), err)
+            wanted = "--preload json,slow: the import took longer than 1s (--start-timeout)"
+            self.assertTrue(err[-1].endswith(wanted), err)
+
+    def test_a_deleted_working_folder_is_no_obstacle(self) -> None:
+        self.write("found.py", "print('ran')\n")
+        for command in (("-c", "print('ran')"), ("-m", "found"), (str(self.folder / "found.py"),)):
+            gone = self.folder / "gone"
+            gone.mkdir()
+            remove = f"import os; os.rmdir({str(gone)!r}); import sys; "
+            entry = remove + "from covey.cli import coveyrun_main; sys.exit(coveyrun_main())"
+            path = os.pathsep.join([str(self.folder), environment()["PYTHONPATH"]])
+            arguments = ["-np", "1", "--preload", "json", PYTHON, *command]
+            ran = run_launcher(arguments, cwd=str(gone), entry=entry, env={"PYTHONPATH": path})
+            self.assertEqual(ran, (0, ["[0] ran"], []))
 
     def test_the_variable_is_for_commands_of_python(self) -> None:
         show = "import os, sys; print('decimal' in sys.modules, os.environ.get('COVEY_PRELOAD'))"

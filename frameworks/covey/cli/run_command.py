@@ -26,7 +26,7 @@ from covey.cli.values import (
 from covey.errors import InvalidArgument
 from covey.inject import KINDS, parse
 from covey.launch import secret
-from covey.launch.check import check_command, check_writable_folder
+from covey.launch.check import check_command, check_writable_folder, working_folder
 from covey.launch.environment import gpus_of
 from covey.launch.job import Job
 from covey.launch.preload import configured as configured_preload
@@ -338,6 +338,8 @@ def _check_here(spec: JobSpec) -> None:
             check_writable_folder("--timeline", spec.timeline_dir)
     elif not spec.command:
         raise LaunchError(f"no command to run: {spec.program} -H a:4,b:4 python train.py")
+    else:
+        working_folder()  # It is that of the ranks, too.
     if spec.output_dir is not None:
         check_writable_folder("--output-dir", spec.output_dir)
 

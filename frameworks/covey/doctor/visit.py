@@ -7,7 +7,6 @@ left out of the next.
 from __future__ import annotations
 
 import ipaddress
-import os
 import secrets
 import selectors
 import time
@@ -19,6 +18,7 @@ from covey.errors import shown
 from covey.launch import identity, network, reach
 from covey.launch.carried import carried
 from covey.launch.channel import Channel, end_all
+from covey.launch.check import working_folder
 from covey.launch.environment import OF_LAUNCHERS
 from covey.launch.hosts import is_here
 from covey.launch.spec import HostPlan, LaunchError
@@ -71,7 +71,7 @@ class Visit:
             plan,
             {host.name: host.slots for host in plan.hosts},
             variables={n: text for n, text in passed.items() if n not in OF_LAUNCHERS},
-            cwd=os.getcwd(),
+            cwd=working_folder(),
             here=next((host.name for host in plan.hosts if is_here(host.name)), ""),
         )
 

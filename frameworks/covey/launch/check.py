@@ -173,6 +173,16 @@ def _check_package(python: str, env: Dict[str, str]) -> None:
         raise LaunchError(f"{python} cannot import the package covey: {why}{hint}")
 
 
+def working_folder() -> str:
+    """That of this process. Raises LaunchError: it has been deleted."""
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise LaunchError(
+            f"the working folder cannot be found ({error.strerror}): go to one that exists"
+        ) from error
+
+
 def check_writable_folder(flag: str, path: str) -> None:
     """Makes the folder `path` if need be. Raises LaunchError when files cannot be made in it."""
     probe = os.path.join(path, f".covey-{os.getpid()}")

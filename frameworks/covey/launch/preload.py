@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -88,6 +89,7 @@ class Preloaded:
         if what is None:
             raise LaunchError("--preload: the command is not python SCRIPT or python -m MODULE")
         self._modules = ",".join(modules)
+        self._limit = env.get("COVEY_START_TIMEOUT", "")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = theirs.fileno()
         with theirs:
@@ -119,6 +121,9 @@ class Preloaded:
         if answer:
             return json.loads(answer)
         code = self._process.wait()
+        if code == -signal.SIGALRM and self._limit:
+            why = f"the import took longer than {self._limit} (--start-timeout)"
+            raise LaunchError(f"--preload {self._modules}: {why}")
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise LaunchError(f"--preload {self._modules}: the import ended the process with {how}")
 

@@ -19,6 +19,7 @@ import importlib
 import importlib.machinery
 import json
 import os
+import re
 import runpy
 import signal
 import socket
@@ -31,6 +32,21 @@ from typing import Any, Dict, List, Sequence
 _PR_SET_PDEATHSIG = 1
 
 
+def _folder() -> str:
+    """The working folder; "": it has been deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _limit_s() -> float:
+    """How long the imports may take; 0: for ever."""
+    found = re.fullmatch(r"(\d+\.?\d*)(s|ms|us|ns)", os.environ.get("COVEY_START_TIMEOUT", ""))
+    units = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+    return float(found[1]) * units[found[2]] if found else 0.0
+
+
 class _Command:
     """What a rank runs, as the arguments of a Python say it."""
 
@@ -38,15 +54,18 @@ class _Command:
         self.kind = arguments[0] if arguments[0] in ("-m", "-c") else ""
         self.target, *rest = arguments[1:] if self.kind else arguments
         self.arguments = [self.kind or self.target, *rest]
-        self.file = os.path.abspath(self.target)  # As Python says it.
+        path = "" if self.kind else os.path.join(_folder(), self.target)
+        self.file = os.path.normpath(path)  # As Python says it.
 
     def prepare(self) -> None:
         """sys.argv and sys.path are those of the command."""
         sys.argv = list(self.arguments)
         if getattr(sys.flags, "safe_path", sys.flags.isolated):
             return  # Not even the folder of this file is searched.
-        own = os.path.dirname(os.path.realpath(self.target))
-        sys.path[0] = {"-m": os.getcwd(), "-c": ""}.get(self.kind, own)
+        if self.kind:
+            sys.path[0] = _folder() if self.kind == "-m" else ""
+        else:
+            sys.path[0] = os.path.dirname(os.path.realpath(self.file))
 
     def main(self) -> Dict[str, Any]:
         """The names of a new main module."""
@@ -168,7 +187,9 @@ def _begin(arguments: Sequence[str]) -> _Command:
     control = socket.socket(fileno=int(arguments[0]))
     command = _Command(arguments[2:])
     command.prepare()
+    signal.setitimer(signal.ITIMER_REAL, _limit_s())  # SIGALRM ends the process.
     why = _import(arguments[1].split(","))
+    signal.setitimer(signal.ITIMER_REAL, 0)
     control.send(json.dumps(why).encode())
     if why:
         sys.exit(1)
