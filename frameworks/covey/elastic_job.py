@@ -15,7 +15,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional
 from covey import _native
 from covey.errors import Aborted, InvalidArgument, Unsupported
 from covey.launch import door
-from covey.launched_by import OF_TORCHRUN
+from covey.launched_by import OF_TORCHRUN, check_passed_on
 from covey.state import state
 
 _DESCRIPTOR = "COVEY_ELASTIC_FD"
@@ -179,9 +179,7 @@ def join(environ: Mapping[str, str]) -> Dict[str, object]:
         Aborted: there will be no place; says why.
     """
     if state.elastic is None:
-        text = environ[_DESCRIPTOR]
-        if not text.isdecimal():
-            raise InvalidArgument(f"{_DESCRIPTOR}={text} is no descriptor")
-        state.elastic = ElasticJob(int(text))
+        check_passed_on(environ, _DESCRIPTOR)
+        state.elastic = ElasticJob(int(environ[_DESCRIPTOR]))
     state.rendezvous_settings = state.elastic.join()
     return state.rendezvous_settings

@@ -5,7 +5,9 @@ Internal.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from typing import Mapping, Tuple
 
 from covey.errors import InvalidArgument, shown
@@ -28,6 +30,28 @@ def under_coveyrun(environ: Mapping[str, str]) -> bool:
         return False
     pairs = (("RANK", "COVEY_RANK"), ("WORLD_SIZE", "COVEY_SIZE"))
     return all(environ.get(name, environ.get(ours)) == environ.get(ours) for name, ours in pairs)
+
+
+def check_passed_on(environ: Mapping[str, str], name: str) -> None:
+    """The descriptor that coveyrun has left a rank under the number in ``name`` is here.
+
+    Raises:
+        InvalidArgument: (a ValueError) it is not: this process is a rank's child.
+    """
+    text = environ[name]
+    try:
+        mode = os.fstat(int(text)).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISSOCK(mode):
+            return
+    except (ValueError, OSError, OverflowError):
+        pass
+    rank = shown(environ.get("COVEY_RANK", "?"), kept="")
+    raise InvalidArgument(
+        f"this process is a child of rank {rank}, and no rank: {name}={shown(text, kept='')} of "
+        'the rank is not open here; put init() under if __name__ == "__main__":, or, for a job of its '
+        "own, unset the variables COVEY_* (a script that starts the training passes descriptors on "
+        "by close_fds=False)"
+    )
 
 
 def by_torchrun(environ: Mapping[str, str]) -> bool:

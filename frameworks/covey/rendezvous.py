@@ -64,6 +64,7 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
     if elastic_job.is_one(environ):
         return elastic_job.join(environ)
     if launched_by.under_coveyrun(environ):
+        launched_by.check_passed_on(environ, "COVEY_SHM_FD")
         return {}
     if "COVEY_SHM_FD" in environ:
         inner = {name: text for name, text in environ.items() if name not in _OF_COVEYRUN}

@@ -154,7 +154,7 @@ class DiscoveryTest(Case):
 
     def test_the_script_ends_with_coveyrun_however_that_ends(self) -> None:
         words = ["-np", "1", "--min-np", "1", "--host-discovery-script", "sleep 1000 & wait"]
-        waits = r"^coveyrun: .*sleep 1000 & wait runs, and has listed no host; waiting for -np"
+        waits = "^coveyrun: .*sleep 1000 & wait runs, and has listed no host; waiting for -np"
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
             with self.subTest(number=number), Launched([*words, "true"]) as job:
                 job.wait_for(waits)

@@ -36,6 +36,16 @@ def python(code: str) -> list:
     return [PYTHON, "-c", code]
 
 
+class ChildTest(unittest.TestCase):
+    def test_a_child_process_of_a_rank_is_told_that_it_is_none(self) -> None:
+        child = "import covey; covey.init()"
+        code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+        for flags, name in (((), "COVEY_SHM_FD"), (("--min-np", "1"), "COVEY_ELASTIC_FD")):
+            _, _, err = run_launcher(["-np", "1", *flags, *python(code)])
+            wanted = rf"this process is a child of rank 0, and no rank: {name}=\d+ of the rank "
+            self.assertRegex("\n".join(err), wanted + "is not open here; put init()")
+
+
 class FaultTest(unittest.TestCase):
     def check(self, code: str, rank: int, exit_code: int, how: str, ranks: int = 3) -> list:
         found, _, err = run_launcher(["-np", str(ranks), *python(code)])

@@ -74,8 +74,9 @@ def table(about: Dict[str, Any], versions: Dict[str, str], rows: Sequence[Row]) 
     if "hosts" in about:
         where = f"{about['hosts']} ({about['security']}; this host has {where})"
     libraries = ", ".join(f"{name}: {version}" for name, version in versions.items())
+    ranks = f"{about['ranks']} rank{'s' * (about['ranks'] != 1)}"
     lines = [
-        f"{about['bench']}: {about['ranks']} ranks on {where}; minimum / median, "
+        f"{about['bench']}: {ranks} on {where}; minimum / median, "
         f"ratio of medians [{CONFIDENCE:.0%} interval]",
         libraries,
     ]

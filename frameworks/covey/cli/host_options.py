@@ -107,6 +107,8 @@ def size_of(arguments: argparse.Namespace, found: Optional[Sequence[Host]]) -> i
     if found is None:
         if arguments.num_proc is None:
             raise LaunchError("-np N is missing: the number of ranks")
+        if arguments.num_proc > hosts.MOST_RANKS:
+            raise LaunchError(f"-np {arguments.num_proc}: a host has 1 to {hosts.MOST_RANKS} ranks")
         return int(arguments.num_proc)
     size = arguments.num_proc or sum(host.slots for host in found)
     hosts.shared_out(found, size)

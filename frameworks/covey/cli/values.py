@@ -8,10 +8,14 @@ from typing import Sequence
 
 from covey.errors import InvalidArgument
 from covey.inject import parse
+from covey.launch.environment import OF_EACH_RANK
 from covey.launch.hosts import parse as parse_hosts
 from covey.launch.preload import modules_of
 from covey.launch.spec import Host, LaunchError
 from covey.method import check
+
+
+_MOST_DIGITS = 9
 
 
 class UsageError(argparse.ArgumentTypeError):
@@ -19,7 +23,7 @@ class UsageError(argparse.ArgumentTypeError):
 
 
 def _number(text: str, least: int, what: str) -> int:
-    if not text.isdecimal() or int(text) < least:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < least:
         examples = ", ".join(str(least + more) for more in range(3))
         raise UsageError(f"{text or repr(text)} is not {what} ({examples}, ...)")
     return int(text)
@@ -55,6 +59,8 @@ def assignment(text: str) -> str:
     name, equals, _ = text.partition("=")
     if not name or (not equals and name not in os.environ):
         raise UsageError(f"{text or repr(text)} is not NAME=VALUE")
+    if equals and name in OF_EACH_RANK:
+        raise UsageError(f"{name} is not for -x: coveyrun sets it, for each rank another one")
     return text
 
 

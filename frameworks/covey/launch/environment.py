@@ -35,6 +35,13 @@ OF_LAUNCHERS = ("COVEY_RENDEZVOUS", "COVEY_SECRET_FILE", "COVEY_PRELOAD")
 OF_HOSTS = ("COVEY_BOOK_FD", "COVEY_LISTEN_FD", "COVEY_WITNESS_FD", "GROUP_RANK")
 OF_ELASTIC = "COVEY_ELASTIC_FD"  # Or a rank of an elastic one: likewise.
 
+OF_EACH_RANK = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE"),
+    *("HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"),
+    *("COVEY_RANK", "COVEY_SIZE", "COVEY_LOCAL_RANK", "COVEY_LOCAL_SIZE", "COVEY_SHM_FD"),
+    *("COVEY_SUMMARY_FD", "COVEY_LAUNCHER_PID", "COVEY_JOB", *OF_HOSTS, OF_ELASTIC),
+)
+
 
 def threads_per_rank(size: int) -> int:
     """Cores this process may use, divided among `size` ranks; at least 1."""

@@ -21,7 +21,7 @@ _HOST = re.compile(
 _SLOTS = re.compile(r"slots\s*=\s*(\S+)")
 _OTHER_KEYS = re.compile(r"max[-_]slots\s*=\s*\d+")
 _HERE = ("localhost", "127.0.0.1", "::1")
-_MOST_RANKS = 1024  # Of a host: LIMITS of core/api.
+MOST_RANKS = 1024  # Of a host: LIMITS of core/api.
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def _host(text: str, slots: int = 1) -> Host:
 def _number(name: str, text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
         raise LaunchError(f"{name}: {text or 'nothing'} is not a number of slots (1, 2, 3, ...)")
-    if int(text) > _MOST_RANKS:
-        raise LaunchError(f"{name}: a host has at most {_MOST_RANKS} ranks, not {text}")
+    if int(text) > MOST_RANKS:
+        raise LaunchError(f"{name}: a host has at most {MOST_RANKS} ranks, not {text}")
     return int(text)
 
 
@@ -170,7 +170,7 @@ def shared_out(hosts: Sequence[Host], size: int) -> List[Host]:
     slots = sum(host.slots for host in hosts)
     if slots < size:
         names = ",".join(f"{host.name}:{host.slots}" for host in hosts)
-        raise LaunchError(f"-np {size}: -H has only {slots} slots ({names})")
+        raise LaunchError(f"-np {size}: -H has only {slots} slot{'s' * (slots != 1)} ({names})")
     result, left = [], size
     for host in hosts:
         if left > 0:

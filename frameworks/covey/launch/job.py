@@ -120,8 +120,8 @@ class Job:
         """Starts the ranks. Raises Stopped, LaunchError."""
         self._size = part.places[0].size
         self._start_ranks(part, inbox)
-        pids = [it.pid for it in self._ranks.all]
-        self._tell(f"job {self._job_id}: {self._spec.size} ranks, pids {pids}")
+        pids, size = [it.pid for it in self._ranks.all], self._spec.size
+        self._tell(f"job {self._job_id}: {size} rank{'s' * (size > 1)}, pids {pids}")
 
     def _start_ranks(self, part: HostPart, inbox: SignalInbox) -> None:
         names, stopped = (self._job_id, self._summary.fd), lambda: self._is_stopped(inbox)

@@ -108,7 +108,8 @@ def table(
     best["overdue_of_rank"] = _overdue(reports)
     held = held_up(reports)
     cores = cores or len(os.sched_getaffinity(0))
-    lines = [f"method {best['method']}: {len(reports)} ranks on {cores} cores"]
+    ranks = f"{len(reports)} rank{'s' * (len(reports) != 1)}"
+    lines = [f"method {best['method']}: {ranks} on {cores} cores"]
     columns = ["rank", "steps", "steps/s", "own work s", "waiting s", "held up s", "cpu busy"]
     optional = {
         "injected s": any(report["injected_s"] for report in reports),

@@ -78,7 +78,9 @@ def load(path: str) -> Any:
     except OSError as error:
         raise InvalidArgument(f"{path}: {error.strerror or error}") from error
     except (ValueError, EOFError) as error:
-        raise InvalidArgument(f"{path} is no trace of Covey: {error!r}") from error
+        raise InvalidArgument(
+            f"{path} is no trace of Covey: it is no JSON, or was cut in its first events"
+        ) from error
 
 
 def trace_of(path: str, content: Any) -> Trace:
@@ -87,9 +89,18 @@ def trace_of(path: str, content: Any) -> Trace:
     Raises:
         InvalidArgument: it is none of Covey's.
     """
+    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
+        raise InvalidArgument(
+            f"{path} is no trace of Covey: it holds no list of events as of coveyrun --timeline"
+        )
+    if not any(one.get("ph") == "M" and one.get("name") == "clock" for one in content):
+        raise InvalidArgument(
+            f'{path} is no trace of Covey: its event "clock" is missing; the file was cut before '
+            "it, or another program has written it"
+        )
     try:
-        return _trace(list(content))
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        return _trace(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidArgument(f"{path} is no trace of Covey: {error!r}") from error
 
 

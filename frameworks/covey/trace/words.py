@@ -54,7 +54,8 @@ def lines(found: Merged) -> List[str]:
     traces = found.traces
     ends = [span.end for trace in traces for listed in trace.spans.values() for span in listed]
     hosts = f"{len(found.clocks)} host{'s' if len(found.clocks) > 1 else ''}"
-    said = [f"{_time(max(ends, default=0.0))} of {len(traces)} ranks on {hosts}"]
+    ranks = f"{len(traces)} rank{'s' * (len(traces) != 1)}"
+    said = [f"{_time(max(ends, default=0.0))} of {ranks} on {hosts}"]
     return said + _of_waits(waits(traces)) + _of_overlap(traces) + _of_clocks(found)
 
 
