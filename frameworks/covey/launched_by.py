@@ -48,9 +48,9 @@ def check_passed_on(environ: Mapping[str, str], name: str) -> None:
     rank = shown(environ.get("COVEY_RANK", "?"), kept="")
     raise InvalidArgument(
         f"this process is a child of rank {rank}, and no rank: {name}={shown(text, kept='')} of "
-        'the rank is not open here; put init() under if __name__ == "__main__":, or, for a job of its '
-        "own, unset the variables COVEY_* (a script that starts the training passes descriptors on "
-        "by close_fds=False)"
+        'the rank is not open here; put init() under if __name__ == "__main__":, or, for a job of '
+        "its own, unset the variables COVEY_* (a script that starts the training passes "
+        "descriptors on by close_fds=False)"
     )
 
 
