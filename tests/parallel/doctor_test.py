@@ -384,7 +384,7 @@ class CommandTest(unittest.TestCase):
     def test_mistakes_in_the_command(self) -> None:
         for words, expected in (
             (["-H", "a:x"], "a: x is not a number of slots"),
-            (["-H", "a", "-np", "2"], "-np 2: -H has only 1 slots (a:1)"),
+            (["-H", "a", "-np", "2"], "-np 2: -H has only 1 slot (a:1)"),
             (["-H", "a", "--hostfile", "f"], "-H and --hostfile: say one of them"),
             (["--hostfile", "/nowhere/f"], "--hostfile /nowhere/f: No such file"),
             (["-H", "a", "--ssh", "/nowhere/ssh"], "cannot start /nowhere/ssh: No such"),
