@@ -147,7 +147,7 @@ class RunTest(unittest.TestCase):
             ({"min_num_proc": 3}, "min_num_proc=3, num_proc=2, max_num_proc=2: they do not grow"),
             ({"reset_limit": 1}, "reset_limit needs min_num_proc"),
             ({"slots": 1}, "slots: the ranks run on this host; coveyrun --host-discovery-script"),
-            ({"hosts": "localhost:1"}, "num_proc=2: hosts has only 1 slots"),
+            ({"hosts": "localhost:1"}, "num_proc=2: hosts has only 1 slot"),
             ({"hosts": "far:4"}, "not on far; coveyrun -np 2 -H far:4"),
             ({"executable": "/bin/false"}, "executable: the ranks run this Python"),
         ):

@@ -107,4 +107,5 @@ def _check_hosts(text: str, num_proc: int) -> None:
         )
     slots = sum(host.slots for host in hosts)
     if slots < num_proc:
-        raise LaunchError(f"num_proc={num_proc}: hosts has only {slots} slots ({text})")
+        has = f"{slots} slot{'s' * (slots != 1)}"
+        raise LaunchError(f"num_proc={num_proc}: hosts has only {has} ({text})")
