@@ -287,7 +287,6 @@ def refusals() -> List[str]:
         lambda: hvd.reducescatter(tf.constant(1.0)),
         lambda: hvd.reducescatter(tf.ones([3]), op=hvd.Adasum),
         lambda: hvd.reducescatter(tf.ones([3]), prescale_factor=0),
-        lambda: hvd.grouped_reducescatter([]),
         lambda: hvd.alltoall(tf.constant(1.0)),
         lambda: hvd.alltoall(tf.ones([size]), [1] * (size + 1)),
         lambda: hvd.alltoall(tf.ones([size]), [2] * size),

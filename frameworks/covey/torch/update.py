@@ -86,7 +86,7 @@ def update(
     it. The update was done then: it must not be done again, and this rank has to take part in what
     the others do after theirs. So ``raise_late`` raises it, once the step is over.
     """
-    if not hasattr(optimizer, "_covey_was_updated"):  # From now on the first post-hook notes it.
+    if not hasattr(optimizer, "_covey_done"):  # From now on the first post-hook notes it.
         handle = optimizer.register_step_post_hook(_note)
         optimizer._optimizer_step_post_hooks.move_to_end(handle.id, last=False)
     optimizer._covey_was_updated, optimizer._covey_done = False, done
