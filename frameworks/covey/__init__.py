@@ -10,8 +10,8 @@ Every process of a job is a *rank*. They are started together by ``coveyrun`` an
     total = covey.allreduce(tensor, op=covey.Sum, name="example")
 
 The operations take torch tensors, numpy arrays and TensorFlow's tensors, and give back the same
-kind. Of TensorFlow's there are no ``..._async`` forms and none in place: a graph runs operations as
-it likes, and tensors are not overwritten. For training see :mod:`covey.torch` and
+kind. TensorFlow's tensors have no ``..._async`` forms and none in place: a graph orders operations
+itself, and tensors are not overwritten. For training see :mod:`covey.torch` and
 :mod:`covey.tensorflow`, which also have the names of Horovod. ``dir(covey)`` lists what there is,
 ``help(covey.NAME)`` tells of one; how to clip, accumulate, save, and which method to take:
 examples/guide in Covey's repository.

@@ -1,4 +1,4 @@
-"""What a command says on standard error. Internal."""
+"""Notices of a command on standard error. Internal."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """Starting the ranks of a job and watching over them until the last one is gone.
 
 `job.Job` is the launcher: one thread, one loop. The rest are its parts, each usable alone: `spec`
-(what to start), `environment` (what a rank is told), `process` (one rank as a process), `output`
-(lines and their prefixes), `endings` (which signal when), `report` (the first failure), `outcome`
-(how the job has ended), `check` (mistakes found before anything starts), `start` (what comes before
-the ranks), `ranks` (those that are watched), `signals`, `memory` (shared by the ranks of a host),
-`preload` and `preloaded` (ranks as forks), `summary` (the table at the end). For a job of several
-launchers: `rendezvous_handler` and `formation` (how they become one), `address_file` (where one
-serves), `node` (what they tell each other) and `secret`.
+(what to start), `environment` (what a rank is told), `process` (one rank as a process), `rest` (the
+processes that it leaves), `output` (lines and their prefixes), `endings` (which signal when),
+`report` (the first failure), `outcome` (how the job has ended), `check` (mistakes found before
+anything starts), `start` (what comes before the ranks), `ranks` (those that are watched), `where`
+(what they wait for), `signals`, `memory` (shared by the ranks of a host), `preload` and `preloaded`
+(ranks as forks), `summary` (the table at the end). For a job of several launchers:
+`rendezvous_handler` and `formation` (how they become one), `address_file` (where one serves),
+`node` (what they tell each other) and `secret`.
 
 For a job on several hosts: `hosts` (names and places), `fleet` (all hosts, from the launcher's
 side), `channel` (ssh to one), `identity` (its first message), `wire` (messages), `waiting` (for

@@ -66,7 +66,7 @@ def oom_kills() -> int:
 
 
 def _state_and_group(pid: int) -> Tuple[str, int]:
-    """The letter of a process's state, as in /proc, and its process group; "X": it is gone."""
+    """A process's state, one character as in /proc, and its process group; "X": it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()

@@ -1,6 +1,6 @@
-"""What ranks leave in their process groups: it has a short time to end by itself, then is ended.
+"""Processes that ranks leave in their process groups: they have a short time to end, then are killed.
 
-Python's resource tracker is one of it: when the rank has ended it unlinks the shared memory and the
+Python's resource tracker is one of them: when the rank has ended it unlinks the shared memory and the
 semaphores of multiprocessing, and ends. Internal.
 """
 

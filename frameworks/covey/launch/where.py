@@ -1,4 +1,4 @@
-"""The question to all ranks where they are, and who does not answer. Internal."""
+"""The question to all ranks where they are, and the ranks that do not answer. Internal."""
 
 from __future__ import annotations
 

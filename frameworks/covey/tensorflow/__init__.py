@@ -35,9 +35,9 @@ Common rules of the operations:
   work) and before ``init()``, ``AbortedError`` when a rank died or left,
   ``DeadlineExceededError`` when ``max_wait`` is over, ``UnimplementedError`` and
   ``ResourceExhaustedError``. An error in every graph is a ``ValueError`` at once.
-* Gradients are those of the sum of all ranks' losses. Of broadcast and allgather, which give all
-  ranks copies of one tensor, they are those of the mean, as in Horovod; those of a reducescatter
-  are larger by a factor, the size of the process set.
+* Gradients are those of the sum of all ranks' losses. Broadcast and allgather give
+  all ranks copies of one tensor: their gradients are those of the mean, as in Horovod. Gradients of
+  a reducescatter are larger by a factor, the size of the process set.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ Status TrainerSimulation::Drive(int32_t rank, const std::function<Trainer::Ready
       const int64_t grown = player.trainer->version() - before;
       const bool is_update = is_done && action.stage == Stage::kUpdate;
       const bool may_jump = action.stage == Stage::kUnpack || HasOwnModel(player);
-      // Of deltas it stays where others have done more, and where the part should have ended.
+      // With deltas version() stays where others have done more, or the part should have ended.
       const bool may_differ = is_update && grown >= 0 && is_local;
       if (grown != (is_update ? 1 : 0) && !may_jump && !may_differ)
         Fail("3: version() has grown by " + std::to_string(grown));
