@@ -1,7 +1,8 @@
-"""Processes that ranks leave in their process groups: they have a short time to end, then are killed.
+"""Processes that ranks leave in their process groups: they have a short time to end, then are
+killed.
 
-Python's resource tracker is one of them: when the rank has ended it unlinks the shared memory and the
-semaphores of multiprocessing, and ends. Internal.
+Python's resource tracker is one of them: when the rank has ended it unlinks the shared memory and
+the semaphores of multiprocessing, and ends. Internal.
 """
 
 from __future__ import annotations
